@@ -1,0 +1,1 @@
+"""The only way to the database: one transaction door, typed locks, named statements."""

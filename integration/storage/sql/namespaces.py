@@ -1,0 +1,17 @@
+"""Statements on `_System_ConnectorNamespace`, rank 5."""
+
+from __future__ import annotations
+
+from integration.storage.statements import LockRank, Returns, Statement
+
+LOCK_NAMESPACE = Statement(
+    name="LOCK_NAMESPACE",
+    text="""
+    SELECT Namespace, OrgId
+      FROM _System_ConnectorNamespace
+     WHERE Namespace = %(namespace)s
+       FOR UPDATE
+    """,
+    returns=Returns.ROW,
+    locks=(LockRank.NAMESPACE,),
+)

@@ -1,0 +1,32 @@
+"""Statements on `_System_ConnectorPackInstall`, rank 10."""
+
+from __future__ import annotations
+
+from integration.storage.statements import LockRank, Returns, Statement
+
+LOCK_PACK = Statement(
+    name="LOCK_PACK",
+    text="""
+    SELECT PackInstallId, OrgId, AppInstallationId, Namespace, PackName, PackVersion, Incarnation, Status,
+           NextLaneOrdinal, OwnershipEpoch, CatalogRevision, CatalogDigest
+      FROM _System_ConnectorPackInstall
+     WHERE PackInstallId = %(pack_install_id)s
+       FOR UPDATE
+    """,
+    returns=Returns.ROW,
+    locks=(LockRank.PACK,),
+)
+
+LOCK_PACKS = Statement(
+    name="LOCK_PACKS",
+    text="""
+    SELECT PackInstallId, OrgId, AppInstallationId, Namespace, PackName, PackVersion, Incarnation, Status,
+           NextLaneOrdinal, OwnershipEpoch, CatalogRevision, CatalogDigest
+      FROM _System_ConnectorPackInstall
+     WHERE PackInstallId IN %(pack_install_ids)s
+     ORDER BY PackInstallId
+       FOR UPDATE
+    """,
+    returns=Returns.ROWS,
+    locks=(LockRank.PACK,),
+)

@@ -1,0 +1,85 @@
+"""Ids and frozen values that every context shares. Nothing here reads or writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any, NewType
+
+import uuid_utils
+
+WorkId = NewType("WorkId", str)
+EventId = NewType("EventId", str)
+PackInstallId = NewType("PackInstallId", str)
+RouteId = NewType("RouteId", str)
+ReceiptId = NewType("ReceiptId", str)
+ProcessId = NewType("ProcessId", str)
+
+
+def new_id() -> str:
+    """Return a new UUIDv7 in its 36-character form; later ids sort after earlier ones of the same process."""
+    return str(uuid_utils.uuid7())
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one text form of a JSON value that is digested and stored.
+
+    Args:
+        value: A JSON value; no floats that are not finite.
+
+    Returns:
+        Keys sorted, no spaces, non-ASCII characters kept, UTF-8 encodable.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest_text(text: str) -> str:
+    """Return the SHA-256 of a text's UTF-8 bytes, 64 lowercase hex characters."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_parts(*parts: str) -> str:
+    """Return a digest of a sequence of texts that no other sequence shares.
+
+    Each part is preceded by its length in bytes, so that moving a character from one part to the next
+    changes the digest.
+
+    Args:
+        *parts: The parts in their fixed order.
+
+    Returns:
+        64 lowercase hex characters.
+    """
+    encoder = hashlib.sha256()
+    for part in parts:
+        raw = part.encode()
+        encoder.update(len(raw).to_bytes(8, "big"))
+        encoder.update(raw)
+    return encoder.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """Who asks for something, from where, and what they may do at the time of the request.
+
+    Attributes:
+        user_id: The account's id; None for the system itself.
+        name: The account's name, shown in the audit.
+        remote_addr: The address that the request came from, if it came over the network.
+        via: The surface: `console`, `command`, `api` or `system`.
+        permissions: The permission keys that the account held when the request was checked.
+    """
+
+    user_id: int | None
+    name: str
+    remote_addr: str | None = None
+    via: str = "command"
+    permissions: frozenset[str] = field(default_factory=frozenset)
+
+    def may(self, permission: str) -> bool:
+        """Return whether the actor held this permission key; an unknown key means no."""
+        return permission in self.permissions
+
+
+SYSTEM_ACTOR = Actor(user_id=None, name="system", via="system")
