@@ -1,0 +1,147 @@
+"""The single way into a page: every route declares a permission key, or is on the anonymous list.
+
+Rule: A-32
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import URLPattern, URLResolver, get_resolver
+
+VIEW = "integration.view_connector_event"
+REPLAY = "integration.replay_connector_event"
+REPAIR = "integration.repair_effect"
+CUTOVER = "integration.run_cutover"
+ACCESS = "integration.manage_access"
+AUDIT = "integration.view_audit"
+
+#: Any signed-in account; for pages about the account itself.
+SIGNED_IN = "signed-in"
+#: Guarded by the Django admin itself (`AdminSite.has_permission`).
+ADMIN_SITE = "admin-site"
+#: No account needed; what these routes may say is fixed text.
+ANONYMOUS = "anonymous"
+
+#: Route names that anybody may call. Each is tested to disclose nothing.
+ANONYMOUS_ROUTES = frozenset({"sign-in", "healthz", "readyz", "metrics", "hook", "favicon"})
+
+#: Groups that every installation starts with, and what each may do.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Viewer": (VIEW,),
+    "Replayer": (VIEW, REPLAY),
+    "Auditor": (AUDIT,),
+    "Admin": (
+        VIEW,
+        REPLAY,
+        REPAIR,
+        CUTOVER,
+        ACCESS,
+        AUDIT,
+        "console.view_user",
+        "console.add_user",
+        "console.change_user",
+        "auth.view_group",
+        "auth.add_group",
+        "auth.change_group",
+    ),
+}
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
+
+
+def requires(permission: str) -> Callable[[View[P]], View[P]]:
+    """Guard a view by one permission key, read again from the database on every request.
+
+    Args:
+        permission: A key of this module, or SIGNED_IN.
+
+    Returns:
+        A decorator. Without a session the view answers with a redirect to the sign-in page (or, for a
+        fragment, with 401 and `HX-Redirect`); without the permission it raises PermissionDenied, which
+        the 403 page answers without naming what lies behind it.
+
+    Rule:
+        A-32
+    """
+
+    def decorate(view: View[P]) -> View[P]:
+        @wraps(view)
+        def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+            if not request.user.is_authenticated:
+                return _to_sign_in(request)
+            if permission != SIGNED_IN and not request.user.has_perm(permission):
+                raise PermissionDenied
+            return view(request, *args, **kwargs)
+
+        guarded.required_permission = permission  # type: ignore[attr-defined]
+        return guarded
+
+    return decorate
+
+
+def _to_sign_in(request: HttpRequest) -> HttpResponseBase:
+    if getattr(request, "htmx", False):
+        from django.urls import reverse  # noqa: PLC0415 - needs the loaded URLconf
+
+        # A fragment swapped into a page would show the form inside a table: move the whole page instead.
+        response = HttpResponse(status=401)
+        response["HX-Redirect"] = reverse("sign-in")
+        return response
+    return redirect_to_login(request.get_full_path())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One reachable URL pattern and what it asks for.
+
+    Attributes:
+        pattern: The pattern from the root, as Django prints it.
+        name: The route's name, namespaces in front; empty if it has none.
+        access: A permission key, SIGNED_IN, ADMIN_SITE or ANONYMOUS; None when nothing is declared.
+        callback: The view.
+    """
+
+    pattern: str
+    name: str
+    access: str | None
+    callback: Callable[..., Any]
+
+
+def walk_routes() -> Iterator[Route]:
+    """Yield every route of the URLconf with the access that it declares.
+
+    Returns:
+        Routes in the order of the URLconf.
+    """
+    yield from _walk(get_resolver().url_patterns, prefix="", namespace="")
+
+
+def _walk(patterns: list[Any], *, prefix: str, namespace: str) -> Iterator[Route]:
+    for entry in patterns:
+        if isinstance(entry, URLResolver):
+            inner = f"{namespace}{entry.namespace}:" if entry.namespace else namespace
+            yield from _walk(entry.url_patterns, prefix=prefix + str(entry.pattern), namespace=inner)
+        elif isinstance(entry, URLPattern):
+            name = f"{namespace}{entry.name}" if entry.name else ""
+            yield Route(
+                pattern=prefix + str(entry.pattern),
+                name=name,
+                access=_access_of(name, namespace, entry.callback),
+                callback=entry.callback,
+            )
+
+
+def _access_of(name: str, namespace: str, callback: Callable[..., Any]) -> str | None:
+    if namespace.startswith("admin:"):
+        return ADMIN_SITE
+    if name in ANONYMOUS_ROUTES:
+        return ANONYMOUS
+    return getattr(callback, "required_permission", None)

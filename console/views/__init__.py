@@ -1,0 +1,1 @@
+"""Views of the operator console, one module per noun."""
