@@ -1,0 +1,135 @@
+"""What every console request passes through: the error pages, the time zone, the age of a session.
+
+This and the management commands are the only places that turn a domain error into an answer.
+"""
+
+from __future__ import annotations
+
+import time
+import zoneinfo
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Final
+
+from django.conf import settings
+from django.contrib.auth import logout
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
+from django.utils import timezone
+
+from console.answers import say
+from integration.errors import IntegrationError
+from integration.values import Actor
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+#: A session ends this long after the sign-in, however busy it is (ASVS V7).
+SESSION_ABSOLUTE_SECONDS: Final = 8 * 3600
+STARTED_KEY: Final = "started_at"
+
+#: Whoever makes the current request; account changes made in the Django admin are audited under it.
+current_actor: ContextVar[Actor | None] = ContextVar("current_actor", default=None)
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """Return who makes this request, with the permissions that the account holds right now.
+
+    Args:
+        request: An authenticated request.
+
+    Returns:
+        The actor for services and the audit; `via` is `console`.
+    """
+    user = request.user
+    return Actor(
+        user_id=user.pk,
+        name=user.get_username(),
+        remote_addr=request.META.get("REMOTE_ADDR") or None,
+        via="console",
+        permissions=frozenset(user.get_all_permissions()) if user.is_authenticated else frozenset(),
+    )
+
+
+class SessionAge:
+    """End a session that is older than its absolute age; the idle age is the session cookie's own."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        """Keep the next layer."""
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer, as a signed-out visitor if the session is too old."""
+        if request.user.is_authenticated:
+            started = request.session.get(STARTED_KEY)
+            if started is None:
+                request.session[STARTED_KEY] = int(time.time())
+            elif time.time() - started > getattr(settings, "SESSION_ABSOLUTE_SECONDS", SESSION_ABSOLUTE_SECONDS):
+                logout(request)
+        return self.get_response(request)
+
+
+class Zone:
+    """Show times in the zone that the URL names (`?tz=Europe/Berlin`), UTC when it names none."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        """Keep the next layer."""
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer in the named zone; an unknown name means UTC."""
+        request.zone = zone_name(request.GET.get("tz"))  # type: ignore[attr-defined]
+        with timezone.override(zoneinfo.ZoneInfo(request.zone)):  # type: ignore[attr-defined]
+            return self.get_response(request)
+
+
+def zone_name(wanted: str | None) -> str:
+    """Return an IANA zone's name that is certain to exist.
+
+    Args:
+        wanted: What the URL says; anything.
+
+    Returns:
+        The same name if it is a known zone, else `UTC`.
+    """
+    if wanted and len(wanted) <= 64 and wanted in zoneinfo.available_timezones():
+        return wanted
+    return "UTC"
+
+
+class Answers:
+    """Turn domain errors and bare 405s into pages and fragments with the right status.
+
+    A fragment gets the same status as the page, so that htmx never swaps in a blank.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        """Keep the next layer."""
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer, with a designed page in place of Django's empty 405."""
+        token = None
+        if getattr(request, "user", None) is not None and request.method == "POST" and request.user.is_authenticated:
+            token = current_actor.set(actor_of(request))
+        try:
+            response = self.get_response(request)
+        finally:
+            if token is not None:
+                current_actor.reset(token)
+        if isinstance(response, HttpResponseNotAllowed) and not response.content:
+            page = say(request, 405, code="method_not_allowed")
+            page["Allow"] = response["Allow"]
+            return page
+        return response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Answer a domain error by its code and status; leave everything else to Django.
+
+        Only the error's fixed sentence is shown. Broken invariants show nothing but the 500 page: their
+        message is for the log.
+        """
+        if not isinstance(exception, IntegrationError) or exception.http_status >= 500 and not exception.retryable:
+            return None
+        response = say(request, exception.http_status, code=exception.code, sentence=exception.operator_message())
+        if exception.retryable:
+            response["Retry-After"] = "2"
+        return response

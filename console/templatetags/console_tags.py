@@ -1,0 +1,165 @@
+"""How times, ids, states and counts are shown, the same on every page."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.db.models import QuerySet
+from django.http import QueryDict
+from django.template.context import RequestContext
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+#: State or verdict -> the badge that shows it: colour, shape (by the class) and word.
+BADGES: dict[str, str] = {
+    "dead": "dead",
+    "failed": "dead",
+    "quarantined": "dead",
+    "legacy_outcome_unknown": "dead",
+    "lost": "wait",
+    "refused": "wait",
+    "retry": "wait",
+    "pending": "wait",
+    "blocked": "wait",
+    "received": "wait",
+    "awaiting_legacy_outcome": "wait",
+    "processing": "run",
+    "running": "run",
+    "succeeded": "good",
+    "processed": "good",
+    "materialized": "good",
+    "done": "good",
+    "active": "good",
+    "live": "good",
+}
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+def relative(moment: datetime, now: datetime | None = None) -> str:
+    """Return how far a moment is from now, in words.
+
+    Args:
+        moment: An aware moment.
+        now: The moment to compare with; the current one when absent.
+
+    Returns:
+        For example `12 min ago`, `in 40 s`, `3 days ago`.
+    """
+    seconds = round(((now or timezone.now()) - moment) / timedelta(seconds=1))
+    ahead, size = seconds < 0, abs(seconds)
+    if size < 2:
+        return "just now"
+    if size < 2 * MINUTE:
+        words = f"{size} s"
+    elif size < 2 * HOUR:
+        words = f"{size // MINUTE} min"
+    elif size < 2 * DAY:
+        words = f"{size // HOUR} h"
+    else:
+        words = f"{size // DAY} days"
+    return f"in {words}" if ahead else f"{words} ago"
+
+
+@register.simple_tag
+def when(moment: datetime | None, precise: bool = False, absent: str = "—") -> str:  # noqa: FBT001, FBT002 - template syntax
+    """Show a moment: absolute in the page's zone, the relative one under it."""
+    if moment is None:
+        return absent
+    return format_html(
+        '{}<span class="two" data-ago="{}">{}</span>',
+        _absolute(moment, precise=precise),
+        moment.isoformat(),
+        relative(moment),
+    )
+
+
+@register.simple_tag
+def at(moment: datetime | None, precise: bool = False, absent: str = "—") -> str:  # noqa: FBT001, FBT002 - template syntax
+    """Show a moment on one line, absolute, with its date and zone as the title."""
+    return absent if moment is None else _absolute(moment, precise=precise)
+
+
+@register.simple_tag
+def ago(moment: datetime | None, absent: str = "—") -> str:
+    """Show only how long ago a moment was; the absolute one is the title."""
+    if moment is None:
+        return absent
+    local = timezone.localtime(moment)
+    return format_html(
+        '<time datetime="{}" title="{}" data-ago="{}">{}</time>',
+        moment.isoformat(),
+        f"{local:%Y-%m-%d %H:%M:%S %Z}",
+        moment.isoformat(),
+        relative(moment),
+    )
+
+
+def _absolute(moment: datetime, *, precise: bool) -> SafeString:
+    local = timezone.localtime(moment)
+    clock = f"{local:%H:%M:%S}" + (f".{local.microsecond // 1000:03d}" if precise else "")
+    today = timezone.localtime().date()
+    shown = clock if local.date() == today else f"{local:%Y-%m-%d} {clock}"
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', moment.isoformat(), f"{local:%Y-%m-%d %H:%M:%S.%f %Z}", shown
+    )
+
+
+@register.filter
+def short_id(value: object) -> str:
+    """Shorten an id for a list: its first eight and last four characters tell rows apart."""
+    text = str(value or "")
+    return f"{text[:8]}…{text[-4:]}" if len(text) > 16 else text
+
+
+@register.filter
+def words(value: object) -> str:
+    """Write a code as words."""
+    return str(value or "").replace("_", " ")
+
+
+@register.simple_tag
+def state(value: object, label: str = "") -> str:
+    """Show a state as colour, shape and word."""
+    name = str(value or "")
+    return format_html('<span class="state {}">{}</span>', BADGES.get(name, "mute"), label or words(name))
+
+
+@register.filter
+def capped(count: Any) -> str:
+    """Write a count, with a plus where counting stopped at its cap."""
+    if hasattr(count, "value"):
+        return f"{count.value:,}" + ("+" if getattr(count, "capped", False) else "")
+    return f"{count:,}" if isinstance(count, int) else str(count)
+
+
+@register.filter
+def minus(left: int, right: int) -> int:
+    """Subtract."""
+    return left - right
+
+
+@register.simple_tag(takes_context=True)
+def link(context: RequestContext, name: str, *args: object, **query: object) -> str:
+    """Reverse a route and keep the page's zone in the address."""
+    params = QueryDict(mutable=True)
+    for key, value in query.items():
+        if value not in (None, ""):
+            params[key] = str(value)
+    zone = getattr(context.get("request"), "zone", "UTC")
+    if zone != "UTC":
+        params["tz"] = zone
+    path = reverse(name, args=args)
+    return f"{path}?{params.urlencode(safe='/')}" if params else path
+
+
+@register.filter
+def length_of(rows: QuerySet[Any] | list[Any] | tuple[Any, ...]) -> int:
+    """Return how many rows a page holds; never a query."""
+    return len(rows)
