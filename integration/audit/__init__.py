@@ -1,0 +1,1 @@
+"""The audit trail: who did, tried or lost what, and why; append-only and chained."""

@@ -1,0 +1,97 @@
+"""Write to the trail.
+
+Entries are chained within a stream: each covers its predecessor's digest, and (stream, seq) is unique. There
+is no global chain, which would make every replay wait for every other one. An entry that is written inside a
+pack transaction goes to the pack's stream, whose order the pack lock decides already; an entry that is
+written alone goes to its actor's stream, so that two operators never wait for each other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.db import IntegrityError
+
+from integration import errors
+from integration.audit.policy import GENESIS_DIGEST, AuditFact, entry_digest
+from integration.storage import db
+from integration.storage.db import Row, Tx
+from integration.storage.locks import LockedPack
+from integration.storage.sql import audit
+from integration.values import canonical_json, new_id
+
+_MAX_TRIES: Final = 20
+
+
+def record(pack: LockedPack, fact: AuditFact) -> str:
+    """Append an entry to a pack's stream, in the pack's transaction.
+
+    Args:
+        pack: The locked incarnation whose lock serializes the stream.
+        fact: What to write.
+
+    Returns:
+        The entry's id.
+
+    Locks: none; the pack is held.
+    """
+    return _append(pack.tx, f"pack/{pack.pack_install_id}", fact)
+
+
+def record_alone(fact: AuditFact, *, using: str = "default") -> str:
+    """Append an entry to its actor's stream, in a transaction of its own.
+
+    Args:
+        fact: What to write; used for refusals, lost races and whatever is not done under a pack lock.
+        using: The database alias.
+
+    Returns:
+        The entry's id.
+
+    Raises:
+        Busy: The actor's own stream was contended in every try, or the database is busy.
+
+    Locks: none; the unique key of (stream, seq) decides, and the loser appends after the winner.
+    """
+    user_id = fact.actor.user_id
+    stream = "actor/system" if user_id is None else f"actor/{user_id}"
+    entry_id = new_id()
+    for _ in range(_MAX_TRIES):
+        try:
+            return db.run(
+                lambda tx: _append(tx, stream, fact, entry_id=entry_id), name="audit.record_alone", using=using
+            )
+        except IntegrityError:
+            continue
+    raise errors.Busy
+
+
+def _append(tx: Tx, stream: str, fact: AuditFact, *, entry_id: str | None = None) -> str:
+    head = tx.fetch_one(audit.READ_AUDIT_HEAD, {"stream": stream})
+    clock = tx.fetch_one(audit.READ_DATABASE_TIME)
+    if clock is None:
+        raise errors.InvariantBroken
+    row: Row = {
+        "id": entry_id or new_id(),
+        "stream": stream,
+        "seq": 1 if head is None else head["seq"] + 1,
+        "previous_digest": GENESIS_DIGEST if head is None else head["digest"],
+        "at": clock["Now"],
+        "actor_id": fact.actor.user_id,
+        "actor_name": fact.actor.name,
+        "via": fact.actor.via,
+        "remote_addr": fact.actor.remote_addr,
+        "action": fact.action,
+        "outcome": fact.outcome.value,
+        "ref_kind": fact.ref_kind,
+        "ref_id": fact.ref_id,
+        "org_id": fact.org_id,
+        "namespace": fact.namespace,
+        "pack_install_id": fact.pack_install_id,
+        "event_kind": fact.event_kind,
+        "reason": fact.reason,
+        "facts": canonical_json(dict(fact.facts)),
+    }
+    row["digest"] = entry_digest(row)
+    tx.execute(audit.INSERT_AUDIT_ENTRY, row)
+    return str(row["id"])
