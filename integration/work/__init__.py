@@ -1,0 +1,1 @@
+"""The durable-work kernel: claim, lease, retry, finish, reap."""
