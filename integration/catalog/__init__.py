@@ -1,0 +1,1 @@
+"""The catalog: pack documents, their incarnations and routes, and the views that other contexts read."""

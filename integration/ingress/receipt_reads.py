@@ -1,0 +1,137 @@
+"""Lock-free reads of stored receipts for the operator pages; never the body or its headers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from integration.errors import InvalidInput, NotFound
+from integration.states import ReceiptState
+from integration.storage import db
+from integration.storage.sql import operator_reads as sql
+
+#: What a quarantine code means and what to do about it; an unknown code still shows as itself.
+QUARANTINE_SENTENCES: Final[dict[str, str]] = {
+    "body_unreadable": "The body is not the JSON that its route expects. The provider must send it again.",
+    "route_not_found": "No route of the active pack takes this event kind. Install a pack that does.",
+    "no_active_pack": "The namespace had no active pack. Activate one.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptRow:
+    """One stored webhook, as an operator may see it."""
+
+    receipt_id: str
+    namespace: str
+    route_key: str
+    provider: str
+    delivery_id: str | None
+    state: str
+    quarantine_code: str | None
+    quarantine_sentence: str
+    received_at: datetime
+    materialized_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptPage:
+    """A page of receipts and the cursor of the next; None at the end."""
+
+    rows: tuple[ReceiptRow, ...]
+    older: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptEvent:
+    """An Event that a receipt became."""
+
+    event_id: str
+    event_kind: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptDetail:
+    """One receipt, its size and digest, and the Events made of it."""
+
+    row: ReceiptRow
+    body_hash: str
+    stored_bytes: int
+    events: tuple[ReceiptEvent, ...]
+
+
+def list_receipts(*, state: ReceiptState, cursor: str | None, limit: int = 50) -> ReceiptPage:
+    """Return one page of receipts of a state: by namespace, in each the newest first.
+
+    Args:
+        state: The state.
+        cursor: The cursor of an earlier page; None for the first.
+        limit: Rows on the page.
+
+    Raises:
+        InvalidInput: the cursor is not one of this list.
+    """
+    params: dict[str, Any] = {"state": str(state), "limit": limit + 1}
+    statement = sql.FIRST_RECEIPTS_IN_STATE
+    if cursor is not None:
+        params |= _parse(cursor)
+        statement = sql.LIST_RECEIPTS_IN_STATE
+    found = db.read().fetch_all(statement, params)
+    rows = tuple(_row(entry) for entry in found[:limit])
+    older = None
+    if len(found) > limit:
+        last = rows[-1]
+        older = "~".join((last.received_at.isoformat(), last.receipt_id, last.namespace))
+    return ReceiptPage(rows=rows, older=older)
+
+
+def get_receipt(receipt_id: str) -> ReceiptDetail:
+    """Return one receipt's facts.
+
+    Raises:
+        NotFound: there is none of this id.
+    """
+    reader = db.read()
+    entry = reader.fetch_one(sql.GET_RECEIPT_FACTS, {"receipt_id": receipt_id})
+    if entry is None:
+        raise NotFound
+    events = reader.fetch_all(sql.LIST_EVENTS_OF_RECEIPT, {"receipt_id": receipt_id})
+    return ReceiptDetail(
+        row=_row(entry),
+        body_hash=entry["BodyHash"],
+        stored_bytes=entry["BodyBytes"],
+        events=tuple(
+            ReceiptEvent(event_id=event["EventId"], event_kind=event["EventKind"], index=event["ReceiptIndex"])
+            for event in events
+        ),
+    )
+
+
+def _row(entry: dict[str, Any]) -> ReceiptRow:
+    code = entry["QuarantineCode"]
+    return ReceiptRow(
+        receipt_id=entry["ReceiptId"],
+        namespace=entry["Namespace"],
+        route_key=entry["RouteKey"],
+        provider=entry["Provider"],
+        delivery_id=entry["DeliveryId"],
+        state=entry["State"],
+        quarantine_code=code,
+        quarantine_sentence=QUARANTINE_SENTENCES.get(code or "", ""),
+        received_at=entry["ReceivedAt"],
+        materialized_at=entry["MaterializedAt"],
+    )
+
+
+def _parse(cursor: str) -> dict[str, Any]:
+    parts = cursor.split("~", 2)
+    try:
+        moment = datetime.fromisoformat(parts[0])
+        if len(parts) != 3 or moment.tzinfo is None or len(cursor) > 300:  # noqa: PLR2004 - moment, id, namespace
+            raise ValueError(cursor)
+    except ValueError as error:
+        message = "The page's cursor is not one of this list."
+        raise InvalidInput(message) from error
+    return {"moment": moment, "receipt_id": parts[1], "namespace": parts[2]}
