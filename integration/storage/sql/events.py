@@ -31,3 +31,13 @@ LOCK_EVENT_FOR_CLAIM = Statement(
     returns=Returns.ROW,
     locks=(LockRank.EVENT,),
 )
+
+READ_EVENT_FOR_EXECUTION = Statement(
+    name="READ_EVENT_FOR_EXECUTION",
+    text="""
+    SELECT EventId, OrgId, Namespace, Provider, EventKind, ReceiptId, Payload, PayloadHash, OccurredAt, ReceivedAt
+      FROM _System_ConnectorEvent
+     WHERE EventId = %(event_id)s
+    """,
+    returns=Returns.ROW,
+)

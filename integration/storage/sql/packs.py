@@ -30,3 +30,15 @@ LOCK_PACKS = Statement(
     returns=Returns.ROWS,
     locks=(LockRank.PACK,),
 )
+
+# What a claim process may serve: an incarnation goes on executing what it admitted after it is retired.
+LIST_SERVED_PACKS = Statement(
+    name="LIST_SERVED_PACKS",
+    text="""
+    SELECT PackInstallId, Namespace, PackName, Incarnation
+      FROM _System_ConnectorPackInstall
+     WHERE Status IN ('active', 'retired')
+     ORDER BY Namespace, PackName, Incarnation
+    """,
+    returns=Returns.ROWS,
+)

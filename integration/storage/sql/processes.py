@@ -15,3 +15,49 @@ LOCK_PROCESS = Statement(
     returns=Returns.ROW,
     locks=(LockRank.PROCESS,),
 )
+
+# A new row is seen by no one; the one that fences a pack is inserted under that pack's lock.
+INSERT_PROCESS = Statement(
+    name="INSERT_PROCESS",
+    text="""
+    INSERT INTO _System_ConnectorClaimProcess
+           (ProcessId, Kind, BuildVersion, Host, PackInstallId, ObservedReceiptId, BridgeCompatible, StartedAt,
+            HeartbeatAt, Roles, Concurrency)
+    VALUES (%(process_id)s, 'work_item', %(build_version)s, %(host)s, %(pack_install_id)s, %(observed_receipt_id)s, 0,
+            UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), %(roles)s, %(concurrency)s)
+    """,
+    returns=Returns.COUNT,
+)
+
+RECORD_HEARTBEATS = Statement(
+    name="RECORD_HEARTBEATS",
+    text="""
+    UPDATE _System_ConnectorClaimProcess
+       SET HeartbeatAt = UTC_TIMESTAMP(6), InFlight = %(in_flight)s
+     WHERE ProcessId IN %(process_ids)s AND StoppedAt IS NULL
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.PROCESS,),
+)
+
+MARK_PROCESSES_DRAINING = Statement(
+    name="MARK_PROCESSES_DRAINING",
+    text="""
+    UPDATE _System_ConnectorClaimProcess
+       SET DrainStartedAt = UTC_TIMESTAMP(6)
+     WHERE ProcessId IN %(process_ids)s AND StoppedAt IS NULL AND DrainStartedAt IS NULL
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.PROCESS,),
+)
+
+MARK_PROCESSES_STOPPED = Statement(
+    name="MARK_PROCESSES_STOPPED",
+    text="""
+    UPDATE _System_ConnectorClaimProcess
+       SET StoppedAt = UTC_TIMESTAMP(6), HeartbeatAt = UTC_TIMESTAMP(6), InFlight = 0
+     WHERE ProcessId IN %(process_ids)s AND StoppedAt IS NULL
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.PROCESS,),
+)

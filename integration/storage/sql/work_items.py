@@ -19,3 +19,320 @@ LOCK_WORK_ITEMS_OF_EVENT = Statement(
     returns=Returns.ROWS,
     locks=(LockRank.WORK_ITEM,),
 )
+
+# Lock-free: what it returns may be gone a moment later, and the claim's own WHERE decides. Both ranges are
+# read in the order of the index, so that the limit bounds them.
+LIST_CLAIM_CANDIDATES = Statement(
+    name="LIST_CLAIM_CANDIDATES",
+    text="""
+    (SELECT WorkId, EventId, OrgId, WorkType, PackInstallId, RouteId, Namespace, EventKind, FlowName, FlowVersion,
+            QueueClass, SourceLane, TargetLane, LaneOrdinal, InputStartOrdinal, State, RunAfter, Attempt, MaxAttempts,
+            OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
+       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
+      WHERE State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6)
+        AND PackInstallId NOT IN %(closed_packs)s
+        AND COALESCE(CONCAT(PackInstallId, '/', SourceLane), '') NOT IN %(blocked_lanes)s
+        AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
+      ORDER BY RunAfter, QueueClass, WorkId
+      LIMIT %(limit)s)
+    UNION ALL
+    (SELECT WorkId, EventId, OrgId, WorkType, PackInstallId, RouteId, Namespace, EventKind, FlowName, FlowVersion,
+            QueueClass, SourceLane, TargetLane, LaneOrdinal, InputStartOrdinal, State, RunAfter, Attempt, MaxAttempts,
+            OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
+       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
+      WHERE State = 'retry' AND RunAfter <= UTC_TIMESTAMP(6)
+        AND PackInstallId NOT IN %(closed_packs)s
+        AND COALESCE(CONCAT(PackInstallId, '/', SourceLane), '') NOT IN %(blocked_lanes)s
+        AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
+      ORDER BY RunAfter, QueueClass, WorkId
+      LIMIT %(limit)s)
+    """,
+    returns=Returns.ROWS,
+)
+
+# The oldest of one pack, for a pack that another pack's backlog keeps out of the window.
+LIST_PACK_CANDIDATES = Statement(
+    name="LIST_PACK_CANDIDATES",
+    text="""
+    SELECT WorkId, EventId, OrgId, WorkType, PackInstallId, RouteId, Namespace, EventKind, FlowName, FlowVersion,
+           QueueClass, SourceLane, TargetLane, LaneOrdinal, InputStartOrdinal, State, RunAfter, Attempt, MaxAttempts,
+           OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
+      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Pack)
+     WHERE PackInstallId = %(pack_install_id)s AND State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6)
+       AND COALESCE(CONCAT(PackInstallId, '/', SourceLane), '') NOT IN %(blocked_lanes)s
+       AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
+     ORDER BY LaneOrdinal
+     LIMIT %(limit)s
+    """,
+    returns=Returns.ROWS,
+)
+
+# A lane is one namespace's; within it the order is (incarnation, position), so an older incarnation's item
+# is ahead whatever its ordinal. Lock-free and yet free of races: positions never change, they are given
+# under the pack's lock in commit order, and a terminal item never comes back.
+FIND_EARLIER_IN_SOURCE_LANE = Statement(
+    name="FIND_EARLIER_IN_SOURCE_LANE",
+    text="""
+    (SELECT WorkId
+       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_SourceLane)
+      WHERE Namespace = %(namespace)s AND SourceLane = %(source_lane)s
+        AND State IN ('pending', 'processing', 'retry', 'blocked', 'awaiting_legacy_outcome', 'legacy_outcome_unknown')
+        AND PackInstallId = %(pack_install_id)s AND LaneOrdinal < %(position)s
+      LIMIT 1)
+    UNION ALL
+    (SELECT WorkId
+       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_SourceLane)
+      WHERE Namespace = %(namespace)s AND SourceLane = %(source_lane)s
+        AND State IN ('pending', 'processing', 'retry', 'blocked', 'awaiting_legacy_outcome', 'legacy_outcome_unknown')
+        AND PackInstallId IN %(older_pack_install_ids)s
+      LIMIT 1)
+    """,
+    returns=Returns.ROWS,
+)
+
+LIST_BUSY_TARGET_LANES = Statement(
+    name="LIST_BUSY_TARGET_LANES",
+    text="""
+    SELECT TargetLaneActiveKey
+      FROM _System_ConnectorWorkItem FORCE INDEX (UX_WorkItem_TargetLaneActive)
+     WHERE TargetLaneActiveKey IN %(target_lane_keys)s
+    """,
+    returns=Returns.ROWS,
+)
+
+# The one statement that locks through a join: 2 rows matched, or 0 and another won. Everything that the claim
+# relies on stands in its WHERE. The Event's executor fields stay as they are; only its owner changes.
+FIRST_CLAIM = Statement(
+    name="FIRST_CLAIM",
+    text="""
+    UPDATE _System_ConnectorEvent e
+           STRAIGHT_JOIN _System_ConnectorWorkItem w ON w.EventId = e.EventId
+       SET e.ExecutionOwner = 'work_item',
+           w.State = 'processing',
+           w.Attempt = w.Attempt + 1,
+           w.OwnershipEpoch = w.OwnershipEpoch + 1,
+           w.LeaseOwner = %(process_id)s,
+           w.LeaseToken = %(lease_token)s,
+           w.LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND,
+           w.TargetLaneActiveKey = %(target_lane_key)s,
+           w.UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE e.EventId = %(event_id)s
+       AND w.WorkId = %(work_id)s
+       AND w.State = 'pending'
+       AND w.Attempt = 0
+       AND w.OwnershipEpoch = %(epoch)s
+       AND w.RunAfter <= UTC_TIMESTAMP(6)
+       AND w.LeaseToken IS NULL
+       AND w.TargetLaneActiveKey IS NULL
+       AND (w.ProjectionKey IS NULL OR w.ProjectionActiveKey IS NOT NULL)
+       AND w.RollbackExecutionFenceId IS NULL
+       AND e.ExecutionOwner = 'event'
+       AND e.Status IN ('pending', 'failed')
+       AND e.ClaimToken IS NULL
+       AND e.ReplayedAt IS NULL
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.EVENT, LockRank.WORK_ITEM),
+)
+
+LATER_CLAIM = Statement(
+    name="LATER_CLAIM",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'processing',
+           Attempt = Attempt + 1,
+           OwnershipEpoch = OwnershipEpoch + 1,
+           LeaseOwner = %(process_id)s,
+           LeaseToken = %(lease_token)s,
+           LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND,
+           TargetLaneActiveKey = %(target_lane_key)s,
+           UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE WorkId = %(work_id)s
+       AND State = 'retry'
+       AND Attempt = %(attempt)s
+       AND Attempt < MaxAttempts
+       AND OwnershipEpoch = %(epoch)s
+       AND RunAfter <= UTC_TIMESTAMP(6)
+       AND LeaseToken IS NULL
+       AND TargetLaneActiveKey IS NULL
+       AND RollbackExecutionFenceId IS NULL
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+RENEW_LEASE = Statement(
+    name="RENEW_LEASE",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND, UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+COMPLETE_WORK_ITEM = Statement(
+    name="COMPLETE_WORK_ITEM",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'succeeded', Outcome = 'succeeded',
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+SKIP_WORK_ITEM = Statement(
+    name="SKIP_WORK_ITEM",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'skipped', Outcome = 'skipped',
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+RETRY_WORK_ITEM = Statement(
+    name="RETRY_WORK_ITEM",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'retry',
+           RunAfter = UTC_TIMESTAMP(6) + INTERVAL %(delay_microseconds)s MICROSECOND,
+           FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
+           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
+           UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+       AND Attempt < MaxAttempts
+       AND CancelRequestedAt IS NULL
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+BURY_WORK_ITEM = Statement(
+    name="BURY_WORK_ITEM",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'dead', Outcome = 'dead',
+           FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
+           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+ACKNOWLEDGE_CANCEL = Statement(
+    name="ACKNOWLEDGE_CANCEL",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'cancelled', Outcome = 'cancelled',
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+       AND CancelRequestedAt IS NOT NULL
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+# Bounded by the live claims: the index's prefix holds nothing else.
+LIST_EXPIRED_LEASES = Statement(
+    name="LIST_EXPIRED_LEASES",
+    text="""
+    SELECT WorkId, PackInstallId, LeaseToken, OwnershipEpoch, Attempt, MaxAttempts
+      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
+     WHERE State = 'processing' AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
+     LIMIT %(limit)s
+    """,
+    returns=Returns.ROWS,
+)
+
+REAP_WORK_ITEM = Statement(
+    name="REAP_WORK_ITEM",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'retry', RunAfter = UTC_TIMESTAMP(6),
+           FailureClass = 'lease_lost', FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
+           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
+           UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+       AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
+       AND Attempt < MaxAttempts
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+REAP_EXHAUSTED_WORK_ITEM = Statement(
+    name="REAP_EXHAUSTED_WORK_ITEM",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'dead', Outcome = 'dead',
+           FailureClass = 'lease_lost', FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
+           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+       AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
+       AND Attempt >= MaxAttempts
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+# What settles a write whose COMMIT was not answered.
+READ_CLAIM_FACTS = Statement(
+    name="READ_CLAIM_FACTS",
+    text="""
+    SELECT WorkId, State, Attempt, OwnershipEpoch, LeaseToken, FailureClass, CancelRequestedAt
+      FROM _System_ConnectorWorkItem
+     WHERE WorkId = %(work_id)s
+    """,
+    returns=Returns.ROW,
+)
+
+FIND_UNFINISHED_WORK = Statement(
+    name="FIND_UNFINISHED_WORK",
+    text="""
+    SELECT WorkId
+      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
+     WHERE State IN ('pending', 'processing', 'retry')
+     LIMIT 1
+    """,
+    returns=Returns.ROW,
+)
