@@ -138,6 +138,8 @@ _LOCALDB_URL: Final = (
     f"mysql://root@localhost/{DATABASE_NAME}?unix_socket={quote(str(socket_path(LOCALDB_DIR)), safe='/')}"
 )
 DATABASES = databases(env.str("LOCKHOUSE_DATABASE_URL", "") or _LOCALDB_URL)
+#: The alias through which receipts are stored.
+LOCKHOUSE_INGRESS_DATABASE = "ingress"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Application

@@ -1,10 +1,41 @@
-"""The addresses of the console."""
+"""The addresses of the console: nouns, with actions beneath them."""
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path
 
+from console.views import audit, dead, errors, health, hooks, overview, receipts, replays, session, work
+
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("admin/", admin.site.urls),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("metrics", health.metrics, name="metrics"),
 ]
+
+if "ingress" in settings.LOCKHOUSE_SURFACES:
+    urlpatterns += [path("hooks/<str:namespace>/<str:route_key>", hooks.receive, name="hook")]
+
+if "console" in settings.LOCKHOUSE_SURFACES:
+    urlpatterns += [
+        path("sign-in/", session.sign_in, name="sign-in"),
+        path("sign-out/", session.sign_out, name="sign-out"),
+        path("", overview.show, name="overview"),
+        path("dlq/", dead.list_rows, name="dlq"),
+        path("dlq/<str:ref>/", dead.show, name="dead"),
+        path("dlq/<str:ref>/json", dead.download, name="dead-json"),
+        path("dlq/<str:ref>/replay", replays.confirm, name="replay"),
+        path("dlq/<str:ref>/replayed", replays.progress, name="replayed"),
+        path("work/", work.list_rows, name="work"),
+        path("work/<str:work_id>/", work.show, name="work-item"),
+        path("receipts/", receipts.list_rows, name="receipts"),
+        path("receipts/<str:receipt_id>/", receipts.show, name="receipt"),
+        path("audit/", audit.list_rows, name="audit"),
+        path("admin/", admin.site.urls),
+    ]
+
+handler400 = errors.bad_request
+handler403 = errors.permission_denied
+handler404 = errors.not_found
+handler500 = errors.server_error

@@ -1,0 +1,84 @@
+"""Filters and the replay form: what may be asked for, and how it is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django import forms
+
+from integration.states import WorkType
+
+REASON_MAX = 500
+
+
+class Filter(forms.Form):
+    """A list's filter: every field optional, everything chosen shown as a chip."""
+
+    def chosen(self) -> Iterator[tuple[str, str, str]]:
+        """Yield (name, label, shown value) for every field that narrows the list."""
+        for name, field in self.fields.items():
+            value = self.cleaned_data.get(name)
+            if value in (None, ""):
+                continue
+            shown = dict(getattr(field, "choices", ())).get(value, value)
+            yield name, str(field.label or name), f"{shown:%Y-%m-%d %H:%M}" if hasattr(shown, "hour") else str(shown)
+
+
+def _text(label: str, length: int = 255) -> forms.CharField:
+    return forms.CharField(label=label, required=False, max_length=length, strip=True)
+
+
+class DeadFilter(Filter):
+    """What narrows the dead letters."""
+
+    id = _text("Id or key")
+    namespace = _text("Namespace", 128)
+    pack = _text("Pack", 128)
+    provider = _text("Provider", 64)
+    event_kind = _text("Event kind", 128)
+    work_type = forms.ChoiceField(
+        label="Work type", required=False, choices=[("", "Any"), *((str(kind), str(kind).replace("_", " ")) for kind in WorkType)]
+    )
+    owner = forms.ChoiceField(
+        label="Owner", required=False, choices=[("", "Any"), ("work_item", "WorkItem"), ("event", "Event (legacy)")]
+    )
+    attempts = forms.IntegerField(label="Attempts, at least", required=False, min_value=0, max_value=10_000)
+    source_lane = _text("Source lane")
+    died_from = forms.DateTimeField(label="Died from", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}))
+    died_until = forms.DateTimeField(label="Died before", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}))
+    replayed = forms.ChoiceField(
+        label="Replay", required=False, choices=[("", "Any"), ("no", "Not replayed"), ("yes", "Replayed")]
+    )
+
+
+class AuditFilter(Filter):
+    """What narrows the audit trail."""
+
+    actor = _text("Who", 150)
+    action = _text("Action", 64)
+    outcome = forms.ChoiceField(
+        label="Outcome",
+        required=False,
+        choices=[("", "Any"), ("done", "Done"), ("refused", "Refused"), ("lost", "Lost")],
+    )
+    ref = _text("Id", 64)
+
+    def conditions(self) -> dict[str, Any]:
+        """Return the ORM conditions of the chosen fields; names are fixed here, values are parameters."""
+        columns = {"actor": "actor_name", "action": "action", "outcome": "outcome", "ref": "ref_id"}
+        return {column: self.cleaned_data[name] for name, column in columns.items() if self.cleaned_data.get(name)}
+
+
+class ReplayForm(forms.Form):
+    """What an operator sends to replay one row."""
+
+    reason = forms.CharField(
+        label="Reason",
+        max_length=REASON_MAX,
+        strip=True,
+        widget=forms.Textarea,
+        error_messages={"required": "Say why: the reason goes into the audit trail and onto the child's page."},
+    )
+    route = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
+    idempotency_key = forms.UUIDField(widget=forms.HiddenInput)

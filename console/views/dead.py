@@ -1,0 +1,73 @@
+"""Dead letters: the list and one row's page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from console import shown
+from console.forms import DeadFilter
+from console.paging import neighbour, without
+from console.permissions import REPLAY, VIEW, requires
+from integration.authority import reads, service
+from integration.authority.values import parse_ref
+from integration.work.reads import namespaces
+
+PAGE_ROWS = 50
+
+
+@require_GET
+@requires(VIEW)
+def list_rows(request: HttpRequest) -> HttpResponse:
+    """List dead rows of both owners, newest first; a fragment is the rows alone."""
+    form = DeadFilter(request.GET)
+    context: dict[str, Any] = {"section": "dlq", "form": form, "read_at": timezone.now()}
+    if not form.is_valid():
+        return render(request, "console/dlq/page.html", context, status=400)
+    filters = shown.dead_filters(form.cleaned_data)
+    page = reads.list_dead(filters, request.GET.get("cursor") or None, PAGE_ROWS)
+    context |= {
+        "page": page,
+        "newer": neighbour(request, page.newer),
+        "older": neighbour(request, page.older),
+        "chips": [(label, value, without(request, name)) for name, label, value in form.chosen()],
+        "clear": without(request, *form.fields),
+    }
+    if request.htmx:  # type: ignore[attr-defined]
+        return render(request, "console/dlq/_rows.html", context)
+    context |= {"count": reads.count_dead(filters, cap=10_000), "namespaces": namespaces()}
+    return render(request, "console/dlq/page.html", context)
+
+
+@require_GET
+@requires(VIEW)
+def show(request: HttpRequest, ref: str) -> HttpResponse:
+    """Show one dead row: may it be replayed, who owns it and why, where it came from and went."""
+    parsed = parse_ref(ref)
+    detail = reads.get_detail(parsed)
+    context = {
+        "section": "dlq",
+        "detail": detail,
+        "plan": service.plan(parsed),
+        "lineage": reads.lineage(parsed),
+        "may_replay": request.user.has_perm(REPLAY),
+        "read_at": timezone.now(),
+    }
+    return render(request, "console/dlq/detail.html", context)
+
+
+@require_GET
+@requires(VIEW)
+def download(request: HttpRequest, ref: str) -> HttpResponse:
+    """Download the same sanitized facts that the page shows, as JSON."""
+    parsed = parse_ref(ref)
+    body = {"read_at": timezone.now(), "row": shown.plain(reads.get_detail(parsed)), "plan": shown.plain(service.plan(parsed))}
+    response = JsonResponse(body, encoder=DjangoJSONEncoder, json_dumps_params={"indent": 2, "ensure_ascii": False})
+    response["Content-Disposition"] = f'attachment; filename="{parsed}.json"'
+    return response

@@ -1,0 +1,58 @@
+"""What machines ask: is the process up, can it work, how much waits."""
+
+from __future__ import annotations
+
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from integration.errors import IntegrationError
+from integration.states import ReceiptState, WorkItemState
+from integration.work import reads
+
+#: Counting for a scrape stops here; the gauge then stands at the cap.
+METRICS_CAP = 10_000
+
+
+@never_cache
+@require_GET
+def healthz(request: HttpRequest) -> HttpResponse:
+    """Answer 200 while the process serves requests; touches nothing else."""
+    return HttpResponse("ok\n", content_type="text/plain; charset=utf-8")
+
+
+@never_cache
+@require_GET
+def readyz(request: HttpRequest) -> HttpResponse:
+    """Answer 200 when the database answers, 503 otherwise; never says why."""
+    try:
+        ready = reads.answers()
+    except (DatabaseError, IntegrationError):
+        ready = False
+    return HttpResponse("ok\n" if ready else "not ready\n", status=200 if ready else 503, content_type="text/plain")
+
+
+@never_cache
+@require_GET
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Expose gauges without names: no namespace, lane, id or worker is a label."""
+    registry = CollectorRegistry()
+    work = Gauge("lockhouse_work_items", f"WorkItems by state, counted up to {METRICS_CAP}.", ["state"], registry=registry)
+    for state in WorkItemState:
+        work.labels(state=str(state)).set(reads.count_in_state(state, cap=METRICS_CAP).value)
+    receipts = Gauge("lockhouse_receipts", f"Waiting receipts by state, counted up to {METRICS_CAP}.", ["state"], registry=registry)
+    for waiting in (ReceiptState.RECEIVED, ReceiptState.QUARANTINED):
+        receipts.labels(state=str(waiting)).set(reads.count_receipts(waiting, cap=METRICS_CAP).value)
+    now = timezone.now()
+    workers = reads.workers_alive(now)
+    Gauge("lockhouse_workers_alive", "Claim processes heard of lately.", registry=registry).set(workers.alive)
+    Gauge("lockhouse_claims_in_flight", "Executions running now.", registry=registry).set(workers.in_flight)
+    oldest = reads.oldest_due_at()
+    Gauge("lockhouse_oldest_due_seconds", "How long the longest waiting due WorkItem waits.", registry=registry).set(
+        max(0.0, (now - oldest).total_seconds()) if oldest else 0.0
+    )
+    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

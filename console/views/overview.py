@@ -1,0 +1,43 @@
+"""The overview: what waits, what died, what moves."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from console.charts import hour_chart
+from console.models import AuditEntry
+from console.permissions import VIEW, requires
+from integration.states import ReceiptState, WorkItemState
+from integration.work import reads
+
+#: The states worth a line of their own, in the order in which an operator meets them.
+QUEUE_STATES = (WorkItemState.PENDING, WorkItemState.PROCESSING, WorkItemState.RETRY, WorkItemState.BLOCKED)
+
+
+@require_GET
+@requires(VIEW)
+def show(request: HttpRequest) -> HttpResponse:
+    """Show the state of the whole installation; a fragment refreshes the figures alone."""
+    now = timezone.now()
+    hours = reads.hours(now)
+    context = {
+        "section": "overview",
+        "dead": reads.count_in_state(WorkItemState.DEAD),
+        "oldest_dead_at": reads.oldest_dead_at(),
+        "queue": [(state, reads.count_in_state(state)) for state in QUEUE_STATES],
+        "oldest_due_at": reads.oldest_due_at(),
+        "workers": reads.workers_alive(now),
+        "received": reads.count_receipts(ReceiptState.RECEIVED),
+        "quarantined": reads.count_receipts(ReceiptState.QUARANTINED),
+        "fences": reads.armed_fences(),
+        "hours": hours,
+        "hour_cap": reads.HOUR_CAP,
+        "chart": hour_chart(hours),
+        "replays": AuditEntry.objects.filter(action="work_item.replayed", outcome="done").order_by("-at", "-id")[:6],
+        "read_at": now,
+    }
+    template = "console/overview/_figures.html" if request.htmx else "console/overview/page.html"  # type: ignore[attr-defined]
+    return render(request, template, context)

@@ -1,0 +1,46 @@
+"""Stored webhooks: those that could not become work, and what the others became."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from console.paging import neighbour
+from console.permissions import VIEW, requires
+from integration.errors import InvalidInput
+from integration.ingress import receipt_reads as reads
+from integration.states import ReceiptState
+
+
+@require_GET
+@requires(VIEW)
+def list_rows(request: HttpRequest) -> HttpResponse:
+    """List receipts of one state, quarantined ones unless another is asked for."""
+    try:
+        state = ReceiptState(request.GET.get("state") or ReceiptState.QUARANTINED)
+    except ValueError as error:
+        message = "There is no such state."
+        raise InvalidInput(message) from error
+    page = reads.list_receipts(state=state, cursor=request.GET.get("cursor") or None)
+    context = {
+        "section": "receipts",
+        "page": page,
+        "state": state,
+        "tabs": tuple(ReceiptState),
+        "older": neighbour(request, page.older),
+        "read_at": timezone.now(),
+    }
+    template = "console/receipts/_rows.html" if request.htmx else "console/receipts/page.html"  # type: ignore[attr-defined]
+    return render(request, template, context)
+
+
+@require_GET
+@requires(VIEW)
+def show(request: HttpRequest, receipt_id: str) -> HttpResponse:
+    """Show one receipt's facts; never its body."""
+    if len(receipt_id) > 64:  # noqa: PLR2004 - longer than any id
+        raise Http404
+    context = {"section": "receipts", "receipt": reads.get_receipt(receipt_id), "read_at": timezone.now()}
+    return render(request, "console/receipts/detail.html", context)
