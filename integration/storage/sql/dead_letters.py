@@ -1,0 +1,262 @@
+"""Lock-free statements of the dead-letter list: two owners' dead rows, each a keyset range of its own index.
+
+A part reads at most `<stream>_window` keys from its index and only then joins and filters, so that a filter
+that nothing matches cannot walk the whole history. `SEEN_*` tells where each part's window ended. Streams:
+`d` WorkItem rows that died, `l` WorkItem rows that a legacy outcome ended, `e` Event rows under the Event
+executor. A database without the additive columns has the third only.
+
+None of them reads a payload, a token, a worker's name or a failure text.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from integration.storage.statements import Returns, Statement
+
+_WORK_COLUMNS: Final = """
+       w.WorkId, w.EventId, w.State, w.WorkType, w.OrgId, w.Namespace, w.PackInstallId, p.PackName, p.PackVersion,
+       p.Incarnation, e.Provider, w.EventKind, w.RouteVersion,
+       CASE WHEN w.ProjectionKey IS NULL THEN 'per_event' ELSE 'source_projection' END AS ExecutionClass,
+       w.SourceLane, w.TargetLane, w.LaneOrdinal, w.Attempt, w.MaxAttempts, w.FailureCount, w.FirstFailedAt,
+       w.LastFailedAt, w.TerminalAt, w.ReplayedAt, w.ReplayOfWorkId, e.ReplayOfEventId, e.IdempotencyKey,
+       e.DeliveryId, e.DeliverySequence, e.OccurredAt, e.ReceivedAt, o.Outcome AS LegacyOutcome"""
+_EVENT_COLUMNS: Final = """
+       NULL AS WorkId, e.EventId, e.Status AS State, e.WorkType, e.OrgId, e.Namespace, e.PackInstallId, p.PackName,
+       p.PackVersion, p.Incarnation, e.Provider, e.EventKind, e.RouteVersion, t.ExecutionClass, e.SourceLane,
+       e.TargetLane, e.LaneOrdinal, e.RetryCount AS Attempt, NULL AS MaxAttempts, e.RetryCount AS FailureCount,
+       NULL AS FirstFailedAt, NULL AS LastFailedAt, e.TerminalAt, e.ReplayedAt, NULL AS ReplayOfWorkId,
+       e.ReplayOfEventId, e.IdempotencyKey, e.DeliveryId, e.DeliverySequence, e.OccurredAt, e.ReceivedAt,
+       NULL AS LegacyOutcome"""
+_WORK_CONTEXT: Final = """
+       JOIN _System_ConnectorEvent AS e ON e.EventId = w.EventId
+       LEFT JOIN _System_ConnectorPackInstall AS p ON p.PackInstallId = w.PackInstallId
+       LEFT JOIN _System_ConnectorLegacyOutcomeReceipt AS o ON o.EventId = w.EventId AND o.WorkType = w.WorkType"""
+_EVENT_CONTEXT: Final = """
+       LEFT JOIN _System_ConnectorPackInstall AS p ON p.PackInstallId = e.PackInstallId
+       LEFT JOIN _System_ConnectorRoute AS t ON t.RouteId = e.RouteId"""
+_WORK_FILTERS: Final = """
+       AND (%(org)s IS NULL OR w.OrgId = %(org)s)
+       AND (%(pack_name)s IS NULL OR p.PackName = %(pack_name)s)
+       AND (%(pack_install_id)s IS NULL OR w.PackInstallId = %(pack_install_id)s)
+       AND (%(provider)s IS NULL OR e.Provider = %(provider)s)
+       AND (%(event_kind)s IS NULL OR w.EventKind = %(event_kind)s)
+       AND (%(work_type)s IS NULL OR w.WorkType = %(work_type)s)
+       AND (%(source_lane)s IS NULL OR w.SourceLane = %(source_lane)s)
+       AND (%(execution_class)s IS NULL
+            OR (%(execution_class)s = 'source_projection') = (w.ProjectionKey IS NOT NULL))
+       AND (%(min_attempts)s IS NULL OR w.Attempt >= %(min_attempts)s)
+       AND (%(max_attempts)s IS NULL OR w.Attempt <= %(max_attempts)s)
+       AND (%(replayed)s IS NULL OR (w.ReplayedAt IS NOT NULL) = %(replayed)s)"""
+_EVENT_FILTERS: Final = """
+       AND (%(org)s IS NULL OR e.OrgId = %(org)s)
+       AND (%(pack_name)s IS NULL OR p.PackName = %(pack_name)s)
+       AND (%(pack_install_id)s IS NULL OR e.PackInstallId = %(pack_install_id)s)
+       AND (%(provider)s IS NULL OR e.Provider = %(provider)s)
+       AND (%(event_kind)s IS NULL OR e.EventKind = %(event_kind)s)
+       AND (%(work_type)s IS NULL OR e.WorkType = %(work_type)s)
+       AND (%(source_lane)s IS NULL OR e.SourceLane = %(source_lane)s)
+       AND (%(execution_class)s IS NULL OR t.ExecutionClass = %(execution_class)s)
+       AND (%(min_attempts)s IS NULL OR e.RetryCount >= %(min_attempts)s)
+       AND (%(max_attempts)s IS NULL OR e.RetryCount <= %(max_attempts)s)
+       AND (%(replayed)s IS NULL OR (e.ReplayedAt IS NOT NULL) = %(replayed)s)"""
+#: The gate's first rule, and the rows that a rollback's legacy outcome ended.
+_NOT_WORK_ITEM_OWNED: Final = """
+       AND NOT EXISTS (SELECT 1 FROM _System_ConnectorWorkItem AS m
+                        WHERE m.EventId = e.EventId AND (m.Attempt > 0 OR m.State = 'reconciled_legacy_terminal'))"""
+_WORK_KEYS: Final = """SELECT k.WorkId AS Id, k.TerminalAt
+                         FROM _System_ConnectorWorkItem AS k FORCE INDEX (IX_WorkItem_Dead)
+                        WHERE k.State = '#state'"""
+_WORK_KEYS_BY_NAMESPACE: Final = """SELECT k.WorkId AS Id, k.TerminalAt
+                         FROM _System_ConnectorWorkItem AS k FORCE INDEX (IX_WorkItem_DeadByNamespace)
+                        WHERE k.Namespace = %(namespace)s AND k.State = '#state'"""
+_EVENT_KEYS: Final = """SELECT k.EventId AS Id, k.TerminalAt
+                         FROM _System_ConnectorEvent AS k FORCE INDEX (IX_Event_Dead)
+                        WHERE k.Status = '#state'"""
+_EVENT_KEYS_BY_NAMESPACE: Final = """SELECT k.EventId AS Id, k.TerminalAt
+                         FROM _System_ConnectorEvent AS k FORCE INDEX (IX_Event_DeadByNamespace)
+                        WHERE k.Namespace = %(namespace)s AND k.Status = '#state'"""
+# Split predicates: a row constructor, or the second half alone, makes both engines read the whole state.
+_OLDER: Final = """
+                          AND k.TerminalAt <= %(#_upper_at)s
+                          AND (k.TerminalAt < %(#_upper_at)s OR (k.TerminalAt = %(#_upper_at)s AND #id < %(#_upper_id)s))
+                          AND k.TerminalAt >= %(died_after)s AND k.TerminalAt < %(died_before)s
+                        ORDER BY k.TerminalAt DESC, #id DESC
+                        LIMIT %(#_window)s"""
+_NEWER: Final = """
+                          AND k.TerminalAt >= %(#_lower_at)s
+                          AND (k.TerminalAt > %(#_lower_at)s OR (k.TerminalAt = %(#_lower_at)s AND #id > %(#_lower_id)s))
+                          AND k.TerminalAt >= %(died_after)s AND k.TerminalAt < %(died_before)s
+                        ORDER BY k.TerminalAt, #id
+                        LIMIT %(#_window)s"""
+_STATES: Final = {"d": "dead", "l": "reconciled_legacy_terminal", "e": "dead"}
+_STREAM_RULES: Final = {"d": "w.Attempt > 0", "l": "o.Outcome = 'dead'"}
+
+
+def _keys(stream: str, *, by_namespace: bool, older: bool) -> str:
+    """Return the text that reads one window of a stream's index."""
+    if stream == "e":
+        head, id_column = (_EVENT_KEYS_BY_NAMESPACE if by_namespace else _EVENT_KEYS), "k.EventId"
+    else:
+        head, id_column = (_WORK_KEYS_BY_NAMESPACE if by_namespace else _WORK_KEYS), "k.WorkId"
+    text = head.replace("#state", _STATES[stream]) + (_OLDER if older else _NEWER).replace("#id", id_column)
+    return text.replace("#", stream)
+
+
+def _matches(columns: str, stream: str, keys: str, *, has_work_items: bool) -> str:
+    """Return the text that joins a window's rows and filters them."""
+    # The window is small and the rest is by primary key: neither engine may turn the join round.
+    hint = f"SELECT /*+ INL_JOIN({'e' if stream == 'e' else 'w, e'}, p, t, o) */ STRAIGHT_JOIN"
+    if stream == "e":
+        gate = _NOT_WORK_ITEM_OWNED if has_work_items else ""
+        return (
+            f"{hint} {columns} FROM ({keys}) AS s JOIN _System_ConnectorEvent AS e ON e.EventId = s.Id"
+            f"{_EVENT_CONTEXT} WHERE e.Status = 'dead'{gate}{_EVENT_FILTERS}"
+        )
+    return (
+        f"{hint} {columns} FROM ({keys}) AS s JOIN _System_ConnectorWorkItem AS w ON w.WorkId = s.Id"
+        f"{_WORK_CONTEXT} WHERE w.State = '{_STATES[stream]}' AND {_STREAM_RULES[stream]}{_WORK_FILTERS}"
+    )
+
+
+def _list(name: str, *, by_namespace: bool, older: bool, has_work_items: bool = True) -> Statement:
+    order = "DESC" if older else "ASC"
+    parts = []
+    for stream in "dle" if has_work_items else "e":
+        columns = f"'{stream}' AS Stream, {_EVENT_COLUMNS if stream == 'e' else _WORK_COLUMNS}"
+        keys = _keys(stream, by_namespace=by_namespace, older=older)
+        text = _matches(columns, stream, keys, has_work_items=has_work_items)
+        parts.append(f"({text} ORDER BY s.TerminalAt {order}, s.Id {order} LIMIT %({stream}_limit)s)")
+    return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
+
+
+def _seen(name: str, *, by_namespace: bool, older: bool, has_work_items: bool = True) -> Statement:
+    order = "ASC" if older else "DESC"
+    parts = [
+        f"(SELECT '{stream}' AS Stream, s.Id, s.TerminalAt, COUNT(*) OVER () AS Seen"
+        f" FROM ({_keys(stream, by_namespace=by_namespace, older=older)}) AS s"
+        f" ORDER BY s.TerminalAt {order}, s.Id {order} LIMIT 1)"
+        for stream in ("dle" if has_work_items else "e")
+    ]
+    return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
+
+
+def _count(name: str, *, by_namespace: bool, has_work_items: bool = True) -> Statement:
+    parts = []
+    for stream in "dle" if has_work_items else "e":
+        keys = _keys(stream, by_namespace=by_namespace, older=True)
+        found = _matches("1 AS One", stream, keys, has_work_items=has_work_items)
+        parts.append(
+            f"(SELECT '{stream}' AS Stream, (SELECT COUNT(*) FROM ({found} LIMIT %({stream}_limit)s) AS f) AS Found,"  # noqa: S608 - constants of this module
+            f" (SELECT COUNT(*) FROM ({keys}) AS s) AS Seen)"
+        )
+    return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
+
+
+LIST_DEAD_OLDER = _list("LIST_DEAD_OLDER", by_namespace=False, older=True)
+LIST_DEAD_NEWER = _list("LIST_DEAD_NEWER", by_namespace=False, older=False)
+LIST_DEAD_IN_NAMESPACE_OLDER = _list("LIST_DEAD_IN_NAMESPACE_OLDER", by_namespace=True, older=True)
+LIST_DEAD_IN_NAMESPACE_NEWER = _list("LIST_DEAD_IN_NAMESPACE_NEWER", by_namespace=True, older=False)
+SEEN_DEAD_OLDER = _seen("SEEN_DEAD_OLDER", by_namespace=False, older=True)
+SEEN_DEAD_NEWER = _seen("SEEN_DEAD_NEWER", by_namespace=False, older=False)
+SEEN_DEAD_IN_NAMESPACE_OLDER = _seen("SEEN_DEAD_IN_NAMESPACE_OLDER", by_namespace=True, older=True)
+SEEN_DEAD_IN_NAMESPACE_NEWER = _seen("SEEN_DEAD_IN_NAMESPACE_NEWER", by_namespace=True, older=False)
+COUNT_DEAD = _count("COUNT_DEAD", by_namespace=False)
+COUNT_DEAD_IN_NAMESPACE = _count("COUNT_DEAD_IN_NAMESPACE", by_namespace=True)
+
+LIST_EVENT_DEAD_OLDER = _list("LIST_EVENT_DEAD_OLDER", by_namespace=False, older=True, has_work_items=False)
+LIST_EVENT_DEAD_NEWER = _list("LIST_EVENT_DEAD_NEWER", by_namespace=False, older=False, has_work_items=False)
+LIST_EVENT_DEAD_IN_NAMESPACE_OLDER = _list(
+    "LIST_EVENT_DEAD_IN_NAMESPACE_OLDER", by_namespace=True, older=True, has_work_items=False
+)
+LIST_EVENT_DEAD_IN_NAMESPACE_NEWER = _list(
+    "LIST_EVENT_DEAD_IN_NAMESPACE_NEWER", by_namespace=True, older=False, has_work_items=False
+)
+SEEN_EVENT_DEAD_OLDER = _seen("SEEN_EVENT_DEAD_OLDER", by_namespace=False, older=True, has_work_items=False)
+SEEN_EVENT_DEAD_NEWER = _seen("SEEN_EVENT_DEAD_NEWER", by_namespace=False, older=False, has_work_items=False)
+SEEN_EVENT_DEAD_IN_NAMESPACE_OLDER = _seen(
+    "SEEN_EVENT_DEAD_IN_NAMESPACE_OLDER", by_namespace=True, older=True, has_work_items=False
+)
+SEEN_EVENT_DEAD_IN_NAMESPACE_NEWER = _seen(
+    "SEEN_EVENT_DEAD_IN_NAMESPACE_NEWER", by_namespace=True, older=False, has_work_items=False
+)
+COUNT_EVENT_DEAD = _count("COUNT_EVENT_DEAD", by_namespace=False, has_work_items=False)
+COUNT_EVENT_DEAD_IN_NAMESPACE = _count("COUNT_EVENT_DEAD_IN_NAMESPACE", by_namespace=True, has_work_items=False)
+
+#: The search's rows: by Event, whatever their age.
+LIST_DEAD_WORK_OF_EVENTS = Statement(
+    name="LIST_DEAD_WORK_OF_EVENTS",
+    text=f"""
+    SELECT CASE WHEN w.State = 'dead' THEN 'd' ELSE 'l' END AS Stream, {_WORK_COLUMNS}
+      FROM _System_ConnectorWorkItem AS w {_WORK_CONTEXT}
+     WHERE w.EventId IN %(event_ids)s
+       AND ((w.State = 'dead' AND w.Attempt > 0) OR (w.State = 'reconciled_legacy_terminal' AND o.Outcome = 'dead'))
+       AND w.TerminalAt >= %(died_after)s AND w.TerminalAt < %(died_before)s
+       AND (%(namespace)s IS NULL OR w.Namespace = %(namespace)s){_WORK_FILTERS}
+     ORDER BY w.TerminalAt DESC, w.WorkId DESC
+    """,
+    returns=Returns.ROWS,
+)
+LIST_DEAD_EVENTS_OF_EVENTS = Statement(
+    name="LIST_DEAD_EVENTS_OF_EVENTS",
+    text=f"""
+    SELECT 'e' AS Stream, {_EVENT_COLUMNS}
+      FROM _System_ConnectorEvent AS e {_EVENT_CONTEXT}
+     WHERE e.EventId IN %(event_ids)s AND e.Status = 'dead'
+       AND e.TerminalAt >= %(died_after)s AND e.TerminalAt < %(died_before)s
+       AND (%(namespace)s IS NULL OR e.Namespace = %(namespace)s){_EVENT_FILTERS}
+     ORDER BY e.TerminalAt DESC, e.EventId DESC
+    """,
+    returns=Returns.ROWS,
+)
+#: The key is unique within a namespace and kind: one lookup for each pair that a route was ever made for.
+FIND_EVENTS_BY_KEY = Statement(
+    name="FIND_EVENTS_BY_KEY",
+    text="""
+    SELECT /*+ INL_JOIN(e) */ STRAIGHT_JOIN e.EventId
+      FROM (SELECT DISTINCT p.Namespace, r.EventKind
+              FROM _System_ConnectorRoute AS r
+              JOIN _System_ConnectorPackInstall AS p ON p.PackInstallId = r.PackInstallId
+             WHERE (%(namespace)s IS NULL OR p.Namespace = %(namespace)s)
+               AND (%(event_kind)s IS NULL OR r.EventKind = %(event_kind)s)) AS s
+      JOIN _System_ConnectorEvent AS e FORCE INDEX (UX_Event_Idempotency)
+        ON e.Namespace = s.Namespace AND e.EventKind = s.EventKind AND e.IdempotencyKey = %(idempotency_key)s
+     ORDER BY e.EventId
+     LIMIT 50
+    """,
+    returns=Returns.ROWS,
+)
+READ_WORK_ROW = Statement(
+    name="READ_WORK_ROW",
+    text=f"""
+    SELECT 'd' AS Stream, {_WORK_COLUMNS}, w.RouteId, w.RunAfter, w.CancelRequestedAt, w.CreatedAt
+      FROM _System_ConnectorWorkItem AS w {_WORK_CONTEXT}
+     WHERE w.WorkId = %(work_id)s
+    """,
+    returns=Returns.ROW,
+)
+READ_EVENT_ROW = Statement(
+    name="READ_EVENT_ROW",
+    text=f"""
+    SELECT 'e' AS Stream, {_EVENT_COLUMNS}, e.RouteId
+      FROM _System_ConnectorEvent AS e {_EVENT_CONTEXT}
+     WHERE e.EventId = %(event_id)s
+    """,
+    returns=Returns.ROW,
+)
+READ_INPUT_START = Statement(
+    name="READ_INPUT_START",
+    text="SELECT InputStartOrdinal FROM _System_ConnectorWorkItem WHERE WorkId = %(work_id)s",
+    returns=Returns.ROW,
+)
+LIST_CANDIDATES_OF_EVENTS = Statement(
+    name="LIST_CANDIDATES_OF_EVENTS",
+    text="""
+    SELECT EventId, WorkId, WorkType, State, Attempt, MaxAttempts, ReplayOfWorkId,
+           CASE WHEN ProjectionKey IS NULL THEN 'per_event' ELSE 'source_projection' END AS ExecutionClass
+      FROM _System_ConnectorWorkItem
+     WHERE EventId IN %(event_ids)s
+     ORDER BY EventId, WorkId
+    """,
+    returns=Returns.ROWS,
+)
