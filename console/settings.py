@@ -171,6 +171,9 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "console.middleware.SessionAge",
+    "console.middleware.Zone",
+    "console.middleware.Answers",
     "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "console.urls"
@@ -185,6 +188,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "console.context.rail",
             ],
         },
     },
@@ -209,6 +213,7 @@ AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
+AXES_LOCKOUT_CALLABLE = "console.views.errors.locked_out"
 
 # Transport
 
@@ -227,6 +232,7 @@ CSRF_COOKIE_SECURE = _SECURE
 CSRF_COOKIE_NAME = "__Host-lockhouse-csrf" if _SECURE else "lockhouse-csrf"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Strict"
+CSRF_FAILURE_VIEW = "console.views.errors.csrf_failure"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 CONTENT_SECURITY_POLICY = {

@@ -55,24 +55,21 @@ def record_alone(fact: AuditFact, *, using: str = "default") -> str:
     """
     user_id = fact.actor.user_id
     stream = "actor/system" if user_id is None else f"actor/{user_id}"
-    entry_id = new_id()
     for _ in range(_MAX_TRIES):
         try:
-            return db.run(
-                lambda tx: _append(tx, stream, fact, entry_id=entry_id), name="audit.record_alone", using=using
-            )
+            return db.run(lambda tx: _append(tx, stream, fact), name="audit.record_alone", using=using)
         except IntegrityError:
             continue
     raise errors.Busy
 
 
-def _append(tx: Tx, stream: str, fact: AuditFact, *, entry_id: str | None = None) -> str:
+def _append(tx: Tx, stream: str, fact: AuditFact) -> str:
     head = tx.fetch_one(audit.READ_AUDIT_HEAD, {"stream": stream})
     clock = tx.fetch_one(audit.READ_DATABASE_TIME)
     if clock is None:
         raise errors.InvariantBroken
     row: Row = {
-        "id": entry_id or new_id(),
+        "id": new_id(),
         "stream": stream,
         "seq": 1 if head is None else head["seq"] + 1,
         "previous_digest": GENESIS_DIGEST if head is None else head["digest"],

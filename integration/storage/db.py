@@ -161,6 +161,9 @@ def _raise_domain_error(error: DatabaseError | InterfaceError, disposition: poli
     match disposition:
         case policy.Disposition.RERUN if number == policy.LOCK_WAIT_TIMEOUT:
             raise errors.LockTimeout from error
+        case policy.Disposition.RERUN if number == policy.MUTATION_CHECK_FAILED:
+            # Once is a race; in every try it is what it says.
+            raise error
         case policy.Disposition.RERUN:
             raise errors.Deadlock from error
         case policy.Disposition.LOCK_HELD:
