@@ -1,0 +1,1 @@
+"""Management commands: parse, call a service, print; no SQL."""

@@ -1,0 +1,1 @@
+"""Connector packs: YAML documents, and the flows that their routes name."""
