@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from integration.storage.statements import Returns, Statement
+from integration.storage.statements import LockRank, Returns, Statement
 
 NEWEST_CUTOVER_RECEIPT = Statement(
     name="NEWEST_CUTOVER_RECEIPT",
@@ -14,4 +14,17 @@ NEWEST_CUTOVER_RECEIPT = Statement(
      LIMIT 1
     """,
     returns=Returns.ROW,
+)
+
+INSERT_CUTOVER_RECEIPT = Statement(
+    name="INSERT_CUTOVER_RECEIPT",
+    text="""
+    INSERT INTO _System_ConnectorCutoverReceipt
+           (ReceiptId, PackInstallId, Direction, OwnerGeneration, Proof, ProofDigest, PreviousReceiptId, WrittenAt,
+            WrittenBy)
+    VALUES (%(receipt_id)s, %(pack_install_id)s, %(direction)s, %(owner_generation)s, %(proof)s, %(proof_digest)s,
+            %(previous_receipt_id)s, UTC_TIMESTAMP(6), %(written_by)s)
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.PACK,
 )

@@ -41,3 +41,37 @@ READ_EVENT_FOR_EXECUTION = Statement(
     """,
     returns=Returns.ROW,
 )
+
+# Every value is a parameter, so that the driver sends the batch as one statement.
+INSERT_EVENTS = Statement(
+    name="INSERT_EVENTS",
+    text="""
+    INSERT INTO _System_ConnectorEvent
+           (EventId, OrgId, Namespace, PackInstallId, RouteId, RouteVersion, RouteSnapshot, Provider, EventKind,
+            WorkType, SourceLane, TargetLane, LaneOrdinal, IdempotencyKey, DeliveryId, DeliverySequence, ReceiptId,
+            ReceiptIndex, Payload, PayloadHash, OccurredAt, ReceivedAt, ExecutionOwner, Status)
+    VALUES (%(event_id)s, %(org_id)s, %(namespace)s, %(pack_install_id)s, %(route_id)s, %(route_version)s,
+            %(route_snapshot)s, %(provider)s, %(event_kind)s, %(work_type)s, %(source_lane)s, %(target_lane)s,
+            %(lane_ordinal)s, %(idempotency_key)s, %(delivery_id)s, %(delivery_sequence)s, %(receipt_id)s,
+            %(receipt_index)s, %(payload)s, %(payload_hash)s, %(occurred_at)s, %(received_at)s, 'event', 'pending')
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.PACK,
+    many=True,
+)
+
+LIST_EVENT_KEYS = Statement(
+    name="LIST_EVENT_KEYS",
+    text="""
+    SELECT EventKind, IdempotencyKey
+      FROM _System_ConnectorEvent
+     WHERE Namespace = %(namespace)s AND EventKind IN %(event_kinds)s AND IdempotencyKey IN %(idempotency_keys)s
+    """,
+    returns=Returns.ROWS,
+)
+
+FIND_EVENT_OF_PACK = Statement(
+    name="FIND_EVENT_OF_PACK",
+    text="SELECT EventId FROM _System_ConnectorEvent WHERE PackInstallId = %(pack_install_id)s LIMIT 1",
+    returns=Returns.ROW,
+)

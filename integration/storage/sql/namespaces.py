@@ -15,3 +15,18 @@ LOCK_NAMESPACE = Statement(
     returns=Returns.ROW,
     locks=(LockRank.NAMESPACE,),
 )
+
+INSERT_NAMESPACE = Statement(
+    name="INSERT_NAMESPACE",
+    text="""
+    INSERT INTO _System_ConnectorNamespace (Namespace, OrgId, CreatedAt)
+    VALUES (%(namespace)s, %(org_id)s, UTC_TIMESTAMP(6))
+    """,
+    returns=Returns.COUNT,
+)
+
+FIND_NAMESPACE = Statement(
+    name="FIND_NAMESPACE",
+    text="SELECT Namespace, OrgId FROM _System_ConnectorNamespace WHERE Namespace = %(namespace)s",
+    returns=Returns.ROW,
+)

@@ -336,3 +336,24 @@ FIND_UNFINISHED_WORK = Statement(
     """,
     returns=Returns.ROW,
 )
+
+# Every value is a parameter, so that the driver sends the batch as one statement.
+INSERT_WORK_ITEMS = Statement(
+    name="INSERT_WORK_ITEMS",
+    text="""
+    INSERT INTO _System_ConnectorWorkItem
+           (WorkId, WorkFamily, WorkType, SubjectKind, SubjectId, EventId, OrgId, Namespace, PackInstallId, RouteId,
+            RouteVersion, FlowName, FlowVersion, CompanionPackName, CompanionPackVersion, EventKind, CatalogRevision,
+            CatalogDigest, PayloadSchemaVersion, EngineCapability, QueueClass, SourceLane, TargetLane, LaneOrdinal,
+            State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, OwnerGeneration, CreatedAt, UpdatedAt)
+    VALUES (%(work_id)s, %(work_family)s, %(work_type)s, %(subject_kind)s, %(subject_id)s, %(event_id)s, %(org_id)s,
+            %(namespace)s, %(pack_install_id)s, %(route_id)s, %(route_version)s, %(flow_name)s, %(flow_version)s,
+            %(companion_pack_name)s, %(companion_pack_version)s, %(event_kind)s, %(catalog_revision)s,
+            %(catalog_digest)s, %(payload_schema_version)s, %(engine_capability)s, %(queue_class)s, %(source_lane)s,
+            %(target_lane)s, %(lane_ordinal)s, 'pending', %(now)s, 0, %(max_attempts)s, 0, %(owner_generation)s,
+            %(now)s, %(now)s)
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.PACK,
+    many=True,
+)
