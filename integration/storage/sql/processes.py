@@ -61,3 +61,23 @@ MARK_PROCESSES_STOPPED = Statement(
     returns=Returns.COUNT,
     locks=(LockRank.PROCESS,),
 )
+
+FIND_PROCESS = Statement(
+    name="FIND_PROCESS",
+    text="SELECT ProcessId FROM _System_ConnectorClaimProcess WHERE ProcessId = %(process_id)s",
+    returns=Returns.ROW,
+)
+
+# Only to spread candidates over the live claimers; it decides nothing.
+LIST_LIVE_CLAIMERS = Statement(
+    name="LIST_LIVE_CLAIMERS",
+    text="""
+    SELECT ProcessId
+      FROM _System_ConnectorClaimProcess FORCE INDEX (IX_ClaimProcess_Running)
+     WHERE StoppedAt IS NULL AND HeartbeatAt >= UTC_TIMESTAMP(6) - INTERVAL 30 SECOND
+       AND PackInstallId IS NULL AND EvictedAt IS NULL AND DrainStartedAt IS NULL AND Roles LIKE '%%claim%%'
+     ORDER BY ProcessId
+     LIMIT 256
+    """,
+    returns=Returns.ROWS,
+)
