@@ -45,8 +45,8 @@ class DeadFilter(Filter):
     )
     attempts = forms.IntegerField(label="Attempts, at least", required=False, min_value=0, max_value=10_000)
     source_lane = _text("Source lane")
-    died_from = forms.DateTimeField(label="Died from", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}))
-    died_until = forms.DateTimeField(label="Died before", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}))
+    died_after = forms.DateTimeField(label="Died from", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}))
+    died_before = forms.DateTimeField(label="Died before", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}))
     replayed = forms.ChoiceField(
         label="Replay", required=False, choices=[("", "Any"), ("no", "Not replayed"), ("yes", "Replayed")]
     )

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
-from django.conf import settings
 from django.contrib.auth import logout
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
 from django.utils import timezone
@@ -24,7 +23,12 @@ GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 #: A session ends this long after the sign-in, however busy it is (ASVS V7).
 SESSION_ABSOLUTE_SECONDS: Final = 8 * 3600
+#: And this long after the last thing that somebody did in it.
+SESSION_IDLE_SECONDS: Final = 30 * 60
+#: The last act is noted no more often than this: a read should not write.
+SEEN_EVERY_SECONDS: Final = 60
 STARTED_KEY: Final = "started_at"
+SEEN_KEY: Final = "seen_at"
 
 #: Whoever makes the current request; account changes made in the Django admin are audited under it.
 current_actor: ContextVar[Actor | None] = ContextVar("current_actor", default=None)
@@ -50,7 +54,10 @@ def actor_of(request: HttpRequest) -> Actor:
 
 
 class SessionAge:
-    """End a session that is older than its absolute age; the idle age is the session cookie's own."""
+    """End a session that is too old, or in which nobody did anything for too long.
+
+    A refresh that the page makes by itself is nobody's act and keeps no session alive.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         """Keep the next layer."""
@@ -59,11 +66,13 @@ class SessionAge:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Answer, as a signed-out visitor if the session is too old."""
         if request.user.is_authenticated:
-            started = request.session.get(STARTED_KEY)
-            if started is None:
-                request.session[STARTED_KEY] = int(time.time())
-            elif time.time() - started > getattr(settings, "SESSION_ABSOLUTE_SECONDS", SESSION_ABSOLUTE_SECONDS):
+            now = int(time.time())
+            started = request.session.setdefault(STARTED_KEY, now)
+            seen = request.session.get(SEEN_KEY, now)
+            if now - started > SESSION_ABSOLUTE_SECONDS or now - seen > SESSION_IDLE_SECONDS:
                 logout(request)
+            elif not getattr(request, "htmx", False) and (now - seen > SEEN_EVERY_SECONDS or SEEN_KEY not in request.session):
+                request.session[SEEN_KEY] = now
         return self.get_response(request)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from integration.authority.reads import DeadFilters
+from integration.authority.values import DeadFilters
 
 
 def dead_filters(chosen: dict[str, Any]) -> DeadFilters:
@@ -17,8 +17,8 @@ def dead_filters(chosen: dict[str, Any]) -> DeadFilters:
         chosen: The form's cleaned data; empty means unrestricted.
     """
     replayed = {"yes": True, "no": False}.get(chosen["replayed"])
-    values = {name: value or None for name, value in chosen.items() if name not in {"replayed", "attempts"}}
-    return DeadFilters(**values, attempts=chosen["attempts"], replayed=replayed)
+    values = {name: value or None for name, value in chosen.items() if name not in {"id", "replayed", "attempts"}}
+    return DeadFilters(**values, search=chosen["id"] or None, min_attempts=chosen["attempts"], replayed=replayed)
 
 
 def plain(value: Any) -> Any:

@@ -134,9 +134,11 @@ def state(value: object, label: str = "") -> str:
 @register.filter
 def capped(count: Any) -> str:
     """Write a count, with a plus where counting stopped at its cap."""
+    if isinstance(count, int):
+        return f"{count:,}"
     if hasattr(count, "value"):
-        return f"{count.value:,}" + ("+" if getattr(count, "capped", False) else "")
-    return f"{count:,}" if isinstance(count, int) else str(count)
+        return f"{count.value:,}" + ("+" if count.capped else "")
+    return str(count)
 
 
 @register.filter

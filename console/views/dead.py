@@ -6,17 +6,17 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from console import shown
 from console.forms import DeadFilter
+from console.middleware import actor_of
 from console.paging import neighbour, without
 from console.permissions import REPLAY, VIEW, requires
 from integration.authority import reads, service
-from integration.authority.values import parse_ref
+from integration.authority.values import Ref
 from integration.work.reads import namespaces
 
 PAGE_ROWS = 50
@@ -49,13 +49,12 @@ def list_rows(request: HttpRequest) -> HttpResponse:
 @requires(VIEW)
 def show(request: HttpRequest, ref: str) -> HttpResponse:
     """Show one dead row: may it be replayed, who owns it and why, where it came from and went."""
-    parsed = parse_ref(ref)
+    parsed = Ref.parse(ref)
     detail = reads.get_detail(parsed)
     context = {
         "section": "dlq",
         "detail": detail,
-        "plan": service.plan(parsed),
-        "lineage": reads.lineage(parsed),
+        "plan": service.plan(parsed, actor_of(request)),
         "may_replay": request.user.has_perm(REPLAY),
         "read_at": timezone.now(),
     }
@@ -66,8 +65,8 @@ def show(request: HttpRequest, ref: str) -> HttpResponse:
 @requires(VIEW)
 def download(request: HttpRequest, ref: str) -> HttpResponse:
     """Download the same sanitized facts that the page shows, as JSON."""
-    parsed = parse_ref(ref)
-    body = {"read_at": timezone.now(), "row": shown.plain(reads.get_detail(parsed)), "plan": shown.plain(service.plan(parsed))}
+    parsed = Ref.parse(ref)
+    body = {"read_at": timezone.now(), "row": shown.plain(reads.get_detail(parsed)), "plan": shown.plain(service.plan(parsed, actor_of(request)))}
     response = JsonResponse(body, encoder=DjangoJSONEncoder, json_dumps_params={"indent": 2, "ensure_ascii": False})
-    response["Content-Disposition"] = f'attachment; filename="{parsed}.json"'
+    response["Content-Disposition"] = f'attachment; filename="{parsed.id}.json"'
     return response

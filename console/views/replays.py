@@ -14,9 +14,14 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from console.forms import ReplayForm
 from console.middleware import actor_of
+from console.models import AuditEntry
 from console.permissions import REPLAY, VIEW, requires
 from integration.authority import reads, service
-from integration.authority.values import parse_ref
+from integration.authority.values import Ref, Replayed
+from integration.states import TERMINAL_EVENT_STATUSES, TERMINAL_STATES
+
+#: States after which a child changes no more; the Event executor has its own words.
+ENDED = frozenset(str(state) for state in (*TERMINAL_STATES, *TERMINAL_EVENT_STATUSES))
 
 
 @never_cache
@@ -28,7 +33,7 @@ def confirm(request: HttpRequest, ref: str) -> HttpResponse:
     A POST is answered with a redirect to the child's progress. A refusal, and a race that was lost, are 409
     with the same page and what to do next; nothing was written then.
     """
-    parsed = parse_ref(ref)
+    parsed = Ref.parse(ref)
     form = ReplayForm(request.POST or None, initial={"idempotency_key": uuid.uuid4()})
     refusal, status = None, 200
     if request.method == "POST":
@@ -40,15 +45,15 @@ def confirm(request: HttpRequest, ref: str) -> HttpResponse:
                 route=form.cleaned_data["route"],
                 idempotency_key=str(form.cleaned_data["idempotency_key"]),
             )
-            if isinstance(outcome, service.Replayed):
+            if isinstance(outcome, Replayed):
                 return redirect(reverse("replayed", args=[ref]))
-            refusal, status = outcome, 409
+            refusal, status = outcome, outcome.http_status
         else:
             status = 422
     context: dict[str, Any] = {
         "section": "dlq",
         "detail": reads.get_detail(parsed),
-        "plan": service.plan(parsed),
+        "plan": service.plan(parsed, actor_of(request)),
         "form": form,
         "refusal": refusal,
         "read_at": timezone.now(),
@@ -61,10 +66,18 @@ def confirm(request: HttpRequest, ref: str) -> HttpResponse:
 @requires(VIEW)
 def progress(request: HttpRequest, ref: str) -> HttpResponse:
     """Show how the child of a replay fares; a poll that finds nothing new is answered 204."""
-    parsed = parse_ref(ref)
-    child = reads.find_child(parsed)
+    parsed = Ref.parse(ref)
+    descendants = reads.lineage(parsed).descendants
+    child = descendants[0] if descendants else None
     if request.htmx and child is not None and request.GET.get("seen") == child.state:  # type: ignore[attr-defined]
         return HttpResponse(status=204)
-    context = {"section": "dlq", "ref": parsed, "child": child, "read_at": timezone.now()}
+    context = {
+        "section": "dlq",
+        "ref": parsed,
+        "child": child,
+        "is_ended": child is not None and child.state in ENDED,
+        "entry": AuditEntry.objects.filter(ref_id=parsed.id, outcome="done").order_by("-at").first(),
+        "read_at": timezone.now(),
+    }
     template = "console/dlq/_progress.html" if request.htmx else "console/dlq/replayed.html"  # type: ignore[attr-defined]
     return render(request, template, context)

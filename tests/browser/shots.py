@@ -1,0 +1,89 @@
+"""Pictures of every page: wide and narrow, light and dark, empty, one row, many rows, very long values.
+
+Run by `bin/shots`; the pictures go to `test-results/shots`.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.audit import service as audit
+from integration.audit.policy import AuditFact, AuditOutcome
+from integration.values import Actor
+from tests.support.rows import Installation
+
+FOLDER = Path(os.environ.get("SHOTS", "test-results/shots"))
+LONG = "a-very-long-value-that-somebody-chose-without-thinking-of-the-page-" * 3
+SIZES = {"wide": (1440, 900), "narrow": (375, 800)}
+
+
+def _audit(work_id: str, outcome: str = "done", reason: str = "Stage names were fixed at the provider") -> None:
+    audit.record_alone(
+        AuditFact(
+            action="work_item.replayed",
+            outcome=AuditOutcome(outcome),
+            actor=Actor(user_id=1, name="ana", remote_addr="10.0.0.7", via="console"),
+            ref_kind="work_item",
+            ref_id=work_id,
+            reason=reason,
+            facts={"route_version": 12},
+        )
+    )
+
+
+def _fill(installation: Installation) -> dict[str, str]:
+    refs = {"dead": installation.work(), "refused": installation.work(SourceLane="blocked")}
+    for minutes in range(2, 60):
+        installation.work(ended_ago=timedelta(minutes=minutes * 11))
+    for minutes in range(40):
+        installation.work("succeeded", ended_ago=timedelta(minutes=minutes * 13), Attempt=1)
+    for state in ("pending", "pending", "processing", "retry", "retry"):
+        installation.work(state, Attempt=0 if state == "pending" else 2)
+    refs["long"] = installation.work(SourceLane=LONG[:250], ended_ago=timedelta(seconds=20))
+    refs["replayed"] = installation.work(ReplayedAt=installation.now, ended_ago=timedelta(minutes=5))
+    refs["child"] = installation.work("succeeded", Attempt=1, ended_ago=timedelta(seconds=3), ReplayOfWorkId=refs["replayed"])
+    refs["receipt"] = installation.quarantined()
+    installation.quarantined("body_unreadable")
+    installation.worker()
+    installation.fence()
+    _audit(refs["replayed"])
+    _audit(refs["dead"], "refused", "Trying whether it goes now. " * 8)
+    return refs
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pictures(open_page: Any, installation: Installation, scheme: str) -> None:
+    """Take them all."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+
+    def shot(name: str, path: str, sizes: tuple[str, ...] = ("wide", "narrow")) -> None:
+        for size in sizes:
+            width, height = SIZES[size]
+            page = open_page(path, width=width, height=height, scheme=scheme)
+            page.wait_for_function("document.fonts.ready.then(() => true)")
+            page.screenshot(path=FOLDER / f"{name}-{size}-{scheme}.png", full_page=size == "narrow")
+            page.context.close()
+
+    shot("empty-overview", "/")
+    shot("empty-dlq", "/dlq/")
+    refs = _fill(installation)
+    shot("overview", "/")
+    shot("dlq", "/dlq/")
+    shot("dlq-filtered", "/dlq/?namespace=acme-sales&event_kind=prospect.updated&replayed=no")
+    for name in ("dead", "refused", "long", "replayed"):
+        shot(f"detail-{name}", f"/dlq/{refs[name]}/")
+    shot("replay", f"/dlq/{refs['dead']}/replay")
+    shot("replay-refused", f"/dlq/{refs['refused']}/replay", ("wide",))
+    shot("replayed", f"/dlq/{refs['replayed']}/replayed")
+    shot("work", "/work/")
+    shot("work-item", f"/work/{refs['child']}/")
+    shot("receipts", "/receipts/")
+    shot("receipt", f"/receipts/{refs['receipt']}/", ("wide",))
+    shot("audit", "/audit/")
+    shot("not-found", "/nowhere", ("wide",))

@@ -1,0 +1,1 @@
+"""The console through Django's test client, one module per page or action."""
