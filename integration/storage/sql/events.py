@@ -75,3 +75,20 @@ FIND_EVENT_OF_PACK = Statement(
     text="SELECT EventId FROM _System_ConnectorEvent WHERE PackInstallId = %(pack_install_id)s LIMIT 1",
     returns=Returns.ROW,
 )
+
+INSERT_REPLAY_EVENT = Statement(
+    name="INSERT_REPLAY_EVENT",
+    text="""
+    INSERT INTO _System_ConnectorEvent
+           (EventId, OrgId, Namespace, PackInstallId, RouteId, RouteVersion, RouteSnapshot, Provider, EventKind,
+            WorkType, SourceLane, TargetLane, LaneOrdinal, IdempotencyKey, DeliveryId, DeliverySequence, ReceiptId,
+            ReceiptIndex, Payload, PayloadHash, OccurredAt, ReceivedAt, ReplayOfEventId, ExecutionOwner, Status)
+    VALUES (%(event_id)s, %(org_id)s, %(namespace)s, %(pack_install_id)s, %(route_id)s, %(route_version)s,
+            %(route_snapshot)s, %(provider)s, %(event_kind)s, %(work_type)s, %(source_lane)s, %(target_lane)s,
+            %(lane_ordinal)s, %(idempotency_key)s, %(delivery_id)s, %(delivery_sequence)s, %(receipt_id)s, NULL,
+            %(payload)s, %(payload_hash)s, %(occurred_at)s, %(received_at)s, %(replay_of_event_id)s, 'event',
+            'pending')
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.PACK,
+)

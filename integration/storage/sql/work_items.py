@@ -7,10 +7,10 @@ from integration.storage.statements import LockRank, Returns, Statement
 LOCK_WORK_ITEMS_OF_EVENT = Statement(
     name="LOCK_WORK_ITEMS_OF_EVENT",
     text="""
-    SELECT WorkId, WorkType, EventId, OrgId, Namespace, PackInstallId, RouteId, RouteVersion, FlowName, FlowVersion,
-           CompanionPackName, CompanionPackVersion, EventKind, SourceLane, TargetLane, LaneOrdinal, ProjectionKey,
-           ProjectionActiveKey, State, Attempt, MaxAttempts, OwnershipEpoch, OwnerGeneration, TerminalAt, ReplayedAt,
-           ReplayOfWorkId, InputStartOrdinal
+    SELECT WorkId, WorkFamily, WorkType, SubjectKind, EventId, OrgId, Namespace, PackInstallId, RouteId, RouteVersion,
+           FlowName, FlowVersion, CompanionPackName, CompanionPackVersion, EventKind, SourceLane, TargetLane,
+           LaneOrdinal, ProjectionKey, ProjectionActiveKey, State, Attempt, MaxAttempts, OwnershipEpoch,
+           OwnerGeneration, TerminalAt, ReplayedAt, ReplayOfWorkId, InputStartOrdinal
       FROM _System_ConnectorWorkItem
      WHERE EventId = %(event_id)s
      ORDER BY WorkId
@@ -356,4 +356,36 @@ INSERT_WORK_ITEMS = Statement(
     returns=Returns.COUNT,
     holds=LockRank.PACK,
     many=True,
+)
+
+# The reservation: whoever sets ReplayedAt makes the one child. Nothing else of the terminal row changes.
+RESERVE_REPLAY = Statement(
+    name="RESERVE_REPLAY",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET ReplayedAt = %(now)s
+     WHERE WorkId = %(work_id)s AND EventId = %(event_id)s AND State = 'dead' AND Attempt > 0 AND ReplayedAt IS NULL
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.WORK_ITEM,
+)
+
+INSERT_REPLAY_WORK_ITEM = Statement(
+    name="INSERT_REPLAY_WORK_ITEM",
+    text="""
+    INSERT INTO _System_ConnectorWorkItem
+           (WorkId, WorkFamily, WorkType, SubjectKind, SubjectId, EventId, OrgId, Namespace, PackInstallId, RouteId,
+            RouteVersion, FlowName, FlowVersion, CompanionPackName, CompanionPackVersion, EventKind, CatalogRevision,
+            CatalogDigest, PayloadSchemaVersion, EngineCapability, QueueClass, SourceLane, TargetLane, LaneOrdinal,
+            State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, OwnerGeneration, CreatedAt, UpdatedAt,
+            ReplayOfWorkId)
+    VALUES (%(work_id)s, %(work_family)s, %(work_type)s, %(subject_kind)s, %(subject_id)s, %(event_id)s, %(org_id)s,
+            %(namespace)s, %(pack_install_id)s, %(route_id)s, %(route_version)s, %(flow_name)s, %(flow_version)s,
+            %(companion_pack_name)s, %(companion_pack_version)s, %(event_kind)s, %(catalog_revision)s,
+            %(catalog_digest)s, %(payload_schema_version)s, %(engine_capability)s, %(queue_class)s, %(source_lane)s,
+            %(target_lane)s, %(lane_ordinal)s, 'pending', %(now)s, 0, %(max_attempts)s, 0, %(owner_generation)s,
+            %(now)s, %(now)s, %(replay_of_work_id)s)
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.PACK,
 )
