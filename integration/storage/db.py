@@ -182,6 +182,12 @@ def _drop_connection(connection: BaseDatabaseWrapper) -> None:
         connection.close()
 
 
+def close_connections() -> None:
+    """Close this thread's connections: it ends, or it met an outage and starts anew."""
+    for connection in connections.all(initialized_only=True):
+        _drop_connection(connection)
+
+
 def _pause(tries: int) -> None:
     # Jitter keeps two losers of one deadlock from meeting again.
     time.sleep(random.uniform(0.5, 1.5) * _FIRST_PAUSE_SECONDS * 2**tries)  # noqa: S311

@@ -1,0 +1,216 @@
+"""Which items to try to claim, in which order. Lock-free: whether one may be claimed is decided by the claim."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from integration.states import FailureClass, WorkItemState
+from integration.storage import db
+from integration.storage.db import Row
+from integration.storage.sql import work_items
+from integration.values import digest_parts
+from integration.work import policy
+from integration.work.process import Fence, WorkerProcess
+
+#: How many candidates one look takes from each state.
+WINDOW: Final = 64
+#: How many looks are made past lanes that are closed, before the claimer waits.
+_LOOKS: Final = 3
+#: An IN list must not be empty; no id, lane or key has this form.
+_NOTHING: Final = ("-",)
+_PACK_SHARE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A due item as it was read, without a lock; `epoch` makes a claim of anything newer fail."""
+
+    work_id: str
+    event_id: str
+    org_id: str
+    work_type: str
+    pack_install_id: str
+    route_id: str
+    namespace: str
+    event_kind: str
+    flow_name: str
+    flow_version: str
+    queue_class: str
+    source_lane: str | None
+    target_lane: str | None
+    position: int | None
+    state: WorkItemState
+    attempt: int
+    max_attempts: int
+    epoch: int
+    last_failed_at: datetime | None
+    lease_was_lost: bool
+    is_cancel_requested: bool
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this would be the generation's first claim."""
+        return self.state is WorkItemState.PENDING
+
+    @property
+    def source_lane_name(self) -> str | None:
+        """The source lane within its pack, as the candidates' statement spells it."""
+        return None if self.source_lane is None else f"{self.pack_install_id}/{self.source_lane}"
+
+    @property
+    def target_lane_name(self) -> str | None:
+        """The target lane within its namespace, as the candidates' statement spells it."""
+        return None if self.target_lane is None else f"{self.namespace}/{self.target_lane}"
+
+    @property
+    def target_lane_key(self) -> str | None:
+        """The unique key that serializes the target lane while an item of it is claimed."""
+        if self.target_lane is None:
+            return None
+        return digest_parts("target-lane/1", self.org_id, self.namespace, self.target_lane)
+
+
+def candidate_from_row(row: Row) -> Candidate:
+    """Return the candidate that a row of the candidates' statements describes."""
+    start = row["InputStartOrdinal"]
+    return Candidate(
+        work_id=row["WorkId"],
+        event_id=row["EventId"],
+        org_id=row["OrgId"],
+        work_type=row["WorkType"],
+        pack_install_id=row["PackInstallId"],
+        route_id=row["RouteId"],
+        namespace=row["Namespace"],
+        event_kind=row["EventKind"],
+        flow_name=row["FlowName"],
+        flow_version=row["FlowVersion"],
+        queue_class=row["QueueClass"],
+        source_lane=row["SourceLane"],
+        target_lane=row["TargetLane"],
+        position=row["LaneOrdinal"] if start is None else start,
+        state=WorkItemState(row["State"]),
+        attempt=row["Attempt"],
+        max_attempts=row["MaxAttempts"],
+        epoch=row["OwnershipEpoch"],
+        last_failed_at=row["LastFailedAt"],
+        lease_was_lost=row["FailureClass"] == FailureClass.LEASE_LOST,
+        is_cancel_requested=row["CancelRequestedAt"] is not None,
+    )
+
+
+class CandidateQueue:
+    """The candidates that one claimer has read and not tried yet. Used by one thread."""
+
+    def __init__(self, process: WorkerProcess, *, window: int = WINDOW) -> None:
+        """Start empty.
+
+        Args:
+            process: Whose claims these will be.
+            window: How many rows one look takes from each state.
+        """
+        self._process = process
+        self._window = window
+        self._found: deque[Candidate] = deque()
+        self._lanes_in_hand: set[str] = set()
+        #: The last look met items that only a lane keeps waiting.
+        self.saw_closed_lane = False
+
+    def next(self) -> Candidate | None:
+        """Return the next candidate, or None when nothing is due that this process could claim."""
+        if not self._found:
+            self._fill()
+        return self._found.popleft() if self._found else None
+
+    def forget(self) -> None:
+        """Drop what was read, so that the next candidate is read anew."""
+        self._found.clear()
+
+    def _fill(self) -> None:
+        self.saw_closed_lane = False
+        blocked: set[str] = set()
+        busy: set[str] = set()
+        for _ in range(_LOOKS):
+            window = self._look(blocked, busy)
+            usable = self._open_ones(window, blocked, busy)
+            if usable:
+                ordered = policy.take_turns(usable, lambda item: (item.pack_install_id, item.queue_class))
+                shared = policy.own_share_first(
+                    ordered, lambda item: item.work_id, place=self._process.place, places=self._process.places
+                )
+                # The other processes' share goes stale quickly: take little of it.
+                self._found.extend(shared[: max(1, len(shared) // self._process.places)])
+                return
+            if len(window) < self._window:
+                return
+
+    def _look(self, blocked: set[str], busy: set[str]) -> list[Candidate]:
+        reader = db.read()
+        lanes = {"blocked_lanes": blocked or _NOTHING, "busy_targets": busy or _NOTHING, "limit": self._window}
+        closed = self._process.closed_pack_ids() or _NOTHING
+        rows = reader.fetch_all(work_items.LIST_CLAIM_CANDIDATES, {"closed_packs": closed, **lanes})
+        if len(rows) >= self._window:
+            seen = {row["PackInstallId"] for row in rows}
+            for pack in self._process.pack_ids():
+                if pack not in seen and pack not in closed:
+                    rows += reader.fetch_all(
+                        work_items.LIST_PACK_CANDIDATES,
+                        {**lanes, "pack_install_id": pack, "limit": _PACK_SHARE},
+                    )
+        return [candidate_from_row(row) for row in rows]
+
+    def _open_ones(self, window: list[Candidate], blocked: set[str], busy: set[str]) -> list[Candidate]:
+        """Keep one candidate a lane: the head of its source lane, with a free target lane."""
+        taken = _busy_target_keys(window)
+        lanes: set[str] = set()
+        usable = []
+        for item in sorted(window, key=lambda item: item.position or 0):
+            source, target = item.source_lane_name, item.target_lane_name
+            fence = self._process.fence_for(item.pack_install_id)
+            if fence is None:
+                continue
+            if target is not None and item.target_lane_key in taken:
+                busy.add(target)
+                continue
+            if source is not None and (source in lanes or _has_earlier(item, fence)):
+                blocked.add(source)
+                continue
+            if source is not None:
+                lanes.add(source)
+            if target is not None:
+                taken.add(str(item.target_lane_key))
+            usable.append(item)
+        self.saw_closed_lane = bool(blocked or busy)
+        order = {item.work_id: index for index, item in enumerate(window)}
+        return sorted(usable, key=lambda item: order[item.work_id])
+
+
+def _busy_target_keys(window: Iterable[Candidate]) -> set[str]:
+    keys = {item.target_lane_key for item in window if item.target_lane is not None}
+    if not keys:
+        return set()
+    rows = db.read().fetch_all(work_items.LIST_BUSY_TARGET_LANES, {"target_lane_keys": keys})
+    return {row["TargetLaneActiveKey"] for row in rows}
+
+
+def _has_earlier(item: Candidate, fence: Fence) -> bool:
+    """Return whether an earlier item of the source lane is not terminal.
+
+    It needs no lock: a lane's positions never change and are given under the pack's lock in commit order, so
+    whoever sees an item sees every earlier one, and an item that ended never comes back.
+    """
+    return bool(
+        db.read().fetch_all(
+            work_items.FIND_EARLIER_IN_SOURCE_LANE,
+            {
+                "namespace": item.namespace,
+                "source_lane": item.source_lane,
+                "pack_install_id": item.pack_install_id,
+                "position": item.position or 0,
+                "older_pack_install_ids": fence.older_pack_install_ids or _NOTHING,
+            },
+        )
+    )

@@ -1,0 +1,180 @@
+"""Running the flow of a claimed item, and deciding how the execution ended."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from integration import errors
+from integration.catalog import reads as catalog
+from integration.failpoints import failpoint
+from integration.ingress.crypto import SealedColumn, open_sealed, row_aad
+from integration.states import FailureClass
+from integration.storage import db
+from integration.storage.db import Row
+from integration.storage.sql import events
+from integration.work import finish, flows, metrics
+from integration.work.claim import Claim
+from integration.work.finish import Ended
+from integration.work.outage import patiently
+from integration.work.policy import RetryPolicy, decide_delay
+
+log = structlog.get_logger(__name__)
+_FALLBACK = RetryPolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How an execution ended, before it is stored.
+
+    Attributes:
+        ended: The transition to make.
+        failure: Why it failed; None when it did not.
+        after_seconds: When the flow wants its next try; None leaves it to the route's policy.
+    """
+
+    ended: Ended
+    failure: FailureClass | None = None
+    after_seconds: float | None = None
+
+
+def execute(claim: Claim, *, chance: Callable[[], float] = random.random) -> Ended | None:
+    """Run a claimed item to its end.
+
+    Args:
+        claim: The live claim.
+        chance: A source of numbers from 0 to 1 that spreads the retries.
+
+    Returns:
+        The transition that was stored, or None when the claim was no longer live.
+
+    Raises:
+        Busy: The database did not answer for as long as the lease runs; the item will be reaped.
+    """
+    with structlog.contextvars.bound_contextvars(work_id=claim.work_id, attempt=claim.attempt):
+        if claim.item.is_cancel_requested:
+            verdict = Verdict(ended=Ended.ACKNOWLEDGE_CANCEL)
+        else:
+            verdict = _run(claim)
+        failpoint("finish.before")
+        try:
+            ended = patiently(lambda: conclude(claim, verdict, chance=chance), role="finish", seconds=claim.lease_seconds)
+        except errors.StaleClaim:
+            log.warning("work.stale", transition=verdict.ended)
+            return None
+        failpoint("finish.after_commit")
+        log.info("work.ended", transition=ended, failure=verdict.failure)
+        return ended
+
+
+def conclude(claim: Claim, verdict: Verdict, *, chance: Callable[[], float] = random.random) -> Ended:
+    """Store how an execution ended.
+
+    Args:
+        claim: The live claim.
+        verdict: What to store.
+        chance: A source of numbers from 0 to 1.
+
+    Returns:
+        The transition that was made.
+
+    Raises:
+        StaleClaim: The claim is no longer live; nothing was changed.
+
+    Locks: WORK_ITEM.
+    """
+    match verdict.ended:
+        case Ended.COMPLETE:
+            return finish.complete(claim)
+        case Ended.SKIP:
+            return finish.skip(claim)
+        case Ended.ACKNOWLEDGE_CANCEL:
+            return finish.acknowledge_cancel(claim)
+        case Ended.BURY:
+            return finish.bury(claim, verdict.failure or FailureClass.FLOW_ERROR)
+        case Ended.RETRY:
+            policy = _policy_of(claim.item.route_id)
+            wait = verdict.after_seconds
+            if wait is None:
+                wait = decide_delay(policy, claim.attempt, chance=chance())
+            return finish.retry(
+                claim, verdict.failure or FailureClass.FLOW_ERROR, after_seconds=min(max(wait, 0.0), policy.cap_seconds)
+            )
+
+
+def _run(claim: Claim) -> Verdict:
+    item = claim.item
+    row = patiently(lambda: _read_event(item.event_id), role="execute", seconds=claim.lease_seconds)
+    with structlog.contextvars.bound_contextvars(trace_id=row["ReceiptId"] or row["EventId"]):
+        try:
+            payload = _open_payload(row)
+            function = flows.get_flow(item.flow_name, item.flow_version)
+        except flows.FlowUnknown:
+            # Another build of the worker may know it.
+            return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_UNKNOWN)
+        except (errors.IntegrationError, ValueError):
+            return Verdict(ended=Ended.RETRY, failure=FailureClass.PAYLOAD_UNREADABLE)
+        context = flows.FlowContext(
+            work_id=item.work_id,
+            event_id=item.event_id,
+            org_id=row["OrgId"],
+            namespace=row["Namespace"],
+            event_kind=row["EventKind"],
+            payload=payload,
+            attempt=claim.attempt,
+            max_attempts=item.max_attempts,
+            occurred_at=row["OccurredAt"],
+            received_at=row["ReceivedAt"],
+        )
+        started = time.perf_counter()
+        try:
+            return _call(function, context)
+        finally:
+            metrics.FLOW_SECONDS.labels(item.flow_name).observe(time.perf_counter() - started)
+
+
+def _call(function: flows.Flow, context: flows.FlowContext) -> Verdict:
+    try:
+        function(context)
+    except flows.FlowSkip:
+        return Verdict(ended=Ended.SKIP)
+    except flows.FlowRejected:
+        return Verdict(ended=Ended.BURY, failure=FailureClass.FLOW_REJECTED)
+    except flows.FlowRetry as asked:
+        return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_RETRY, after_seconds=asked.after_seconds)
+    except Exception as error:  # noqa: BLE001 - a flow may raise anything, and its text may quote the payload
+        log.warning("work.flow_failed", error=type(error).__name__)
+        return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_ERROR)
+    return Verdict(ended=Ended.COMPLETE)
+
+
+def _read_event(event_id: str) -> Row:
+    row = db.read().fetch_one(events.READ_EVENT_FOR_EXECUTION, {"event_id": event_id})
+    if row is None:
+        raise errors.EventNotFound(event_id=event_id)
+    return row
+
+
+def _open_payload(row: Row) -> dict[str, Any]:
+    plain = open_sealed(bytes(row["Payload"]), row_aad(SealedColumn.EVENT_PAYLOAD, row["EventId"]))
+    value = json.loads(plain)
+    if not isinstance(value, dict):
+        message = "a payload is an object"
+        raise ValueError(message)
+    return value
+
+
+def _policy_of(route_id: str) -> RetryPolicy:
+    try:
+        rule = catalog.get_route(route_id).retry
+    except errors.NotFound:
+        return _FALLBACK
+    return RetryPolicy(
+        base_seconds=rule.base_seconds, factor=rule.factor, cap_seconds=rule.cap_seconds, jitter=rule.jitter
+    )

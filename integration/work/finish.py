@@ -1,0 +1,164 @@
+"""How a claimed execution ends: one statement each, guarded by token and epoch, one commit.
+
+None of them writes another table: the last attempt's end is derived from the WorkItem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+import structlog
+
+from integration import errors
+from integration.states import FailureClass, WorkItemState
+from integration.storage import db
+from integration.storage.sql import work_items
+from integration.storage.statements import Statement
+from integration.work import metrics
+from integration.work.claim import Claim
+from integration.work.policy import as_microseconds
+
+#: The kernel's own words; nothing that a flow says is stored.
+SUMMARIES: Final[dict[FailureClass, str]] = {
+    FailureClass.FLOW_ERROR: "The flow raised an error.",
+    FailureClass.FLOW_RETRY: "The flow asked to be tried again.",
+    FailureClass.FLOW_REJECTED: "The flow rejected the input.",
+    FailureClass.FLOW_UNKNOWN: "No flow of this name and version is registered.",
+    FailureClass.PAYLOAD_UNREADABLE: "The payload could not be opened.",
+    FailureClass.LEASE_LOST: "The lease ran out before the execution finished.",
+}
+_UNKNOWN_TRIES: Final = 5
+log = structlog.get_logger(__name__)
+
+
+class Ended(StrEnum):
+    """The transition by which an execution ended."""
+
+    COMPLETE = "complete"
+    SKIP = "skip"
+    RETRY = "retry"
+    BURY = "bury"
+    ACKNOWLEDGE_CANCEL = "acknowledge_cancel"
+
+
+_STATEMENTS: Final[dict[Ended, Statement]] = {
+    Ended.COMPLETE: work_items.COMPLETE_WORK_ITEM,
+    Ended.SKIP: work_items.SKIP_WORK_ITEM,
+    Ended.RETRY: work_items.RETRY_WORK_ITEM,
+    Ended.BURY: work_items.BURY_WORK_ITEM,
+    Ended.ACKNOWLEDGE_CANCEL: work_items.ACKNOWLEDGE_CANCEL,
+}
+_TARGETS: Final[dict[Ended, WorkItemState]] = {
+    Ended.COMPLETE: WorkItemState.SUCCEEDED,
+    Ended.SKIP: WorkItemState.SKIPPED,
+    Ended.RETRY: WorkItemState.RETRY,
+    Ended.BURY: WorkItemState.DEAD,
+    Ended.ACKNOWLEDGE_CANCEL: WorkItemState.CANCELLED,
+}
+
+
+def complete(claim: Claim) -> Ended:
+    """End a claim as succeeded.
+
+    Args:
+        claim: The live claim.
+
+    Returns:
+        The transition that was made.
+
+    Raises:
+        StaleClaim: The claim is no longer live; nothing was changed.
+        Busy: The database does not answer; nothing was changed by this call.
+        CommitUnknown: The database did not say and could not be asked.
+
+    Locks: WORK_ITEM.
+    Rule: A-25, K-02.
+    """
+    return _end(claim, Ended.COMPLETE)
+
+
+def skip(claim: Claim) -> Ended:
+    """End a claim as skipped: the flow found nothing to do. Otherwise as `complete`."""
+    return _end(claim, Ended.SKIP)
+
+
+def retry(claim: Claim, failure: FailureClass, *, after_seconds: float) -> Ended:
+    """Give an item back for a later attempt, or bury it when its attempts are used up.
+
+    Args:
+        claim: The live claim.
+        failure: Why the attempt failed.
+        after_seconds: The earliest time of the next claim, from now by the database's clock.
+
+    Returns:
+        `retry`; `bury` after the last attempt; `acknowledge_cancel` when a cancellation was requested.
+
+    Raises:
+        StaleClaim: The claim is no longer live; nothing was changed.
+
+    Locks: WORK_ITEM.
+    Rule: A-25, K-02, K-05.
+    """
+    if claim.is_last:
+        return bury(claim, failure)
+    facts = {**_failure_facts(failure), "delay_microseconds": as_microseconds(after_seconds)}
+    try:
+        return _end(claim, Ended.RETRY, facts)
+    except errors.StaleClaim:
+        if _is_cancel_requested(claim):
+            return acknowledge_cancel(claim)
+        raise
+
+
+def bury(claim: Claim, failure: FailureClass) -> Ended:
+    """End a claim as dead: its attempts are used up, or the flow rejected the input. Otherwise as `complete`."""
+    return _end(claim, Ended.BURY, _failure_facts(failure))
+
+
+def acknowledge_cancel(claim: Claim) -> Ended:
+    """End a claim as cancelled, as an operator asked. Otherwise as `complete`."""
+    return _end(claim, Ended.ACKNOWLEDGE_CANCEL)
+
+
+def _failure_facts(failure: FailureClass) -> dict[str, object]:
+    return {"failure_class": failure, "failure_summary": SUMMARIES[failure]}
+
+
+def _claim_key(claim: Claim) -> dict[str, object]:
+    return {"work_id": claim.work_id, "lease_token": claim.lease_token, "epoch": claim.epoch}
+
+
+def _end(claim: Claim, ended: Ended, facts: dict[str, object] | None = None) -> Ended:
+    params = {**_claim_key(claim), **(facts or {})}
+
+    def write() -> bool:
+        return db.execute_alone(_STATEMENTS[ended], params) == 1
+
+    if not _settled(write, claim, ended):
+        metrics.STALE.inc()
+        raise errors.StaleClaim(work_id=claim.work_id)
+    metrics.FINISHED.labels(ended).inc()
+    return ended
+
+
+def _settled(write: Callable[[], bool], claim: Claim, ended: Ended) -> bool:
+    """Write once, and after an unanswered commit find out by token and epoch what became of it."""
+    for _ in range(_UNKNOWN_TRIES):
+        try:
+            return write()
+        except errors.CommitUnknown:
+            log.warning("work.commit_unknown", work_id=claim.work_id, transition=ended)
+            row = db.read().fetch_one(work_items.READ_CLAIM_FACTS, {"work_id": claim.work_id})
+            if row is None or row["OwnershipEpoch"] != claim.epoch:
+                return False
+            if row["LeaseToken"] != claim.lease_token:
+                # Only this claim and the reaper move a row within its epoch, and the reaper says so.
+                return row["State"] == _TARGETS[ended] and row["FailureClass"] != FailureClass.LEASE_LOST
+    raise errors.CommitUnknown(work_id=claim.work_id)
+
+
+def _is_cancel_requested(claim: Claim) -> bool:
+    row = db.read().fetch_one(work_items.READ_CLAIM_FACTS, {"work_id": claim.work_id})
+    return row is not None and row["LeaseToken"] == claim.lease_token and row["CancelRequestedAt"] is not None

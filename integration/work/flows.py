@@ -1,0 +1,123 @@
+"""Flows: the Python functions that do the work, by name and version.
+
+A flow is registered by a decorator in the `flows` module of any installed app. It is given a `FlowContext`
+and says how it ended: it returns, or raises one of the three errors below. Any other error is a failure
+that is tried again by the route's policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from django.utils.module_loading import autodiscover_modules
+
+from integration.errors import IntegrationError, InvariantBroken
+
+
+class FlowSkip(Exception):  # noqa: N818 - it is a way to end, not an error
+    """The flow found that there is nothing to do; the work ends as skipped."""
+
+
+class FlowRejected(Exception):  # noqa: N818 - it is a way to end, not an error
+    """The flow will never accept this input; the work is dead at once."""
+
+
+class FlowRetry(Exception):  # noqa: N818 - it is a way to end, not an error
+    """The flow asks to be tried again."""
+
+    def __init__(self, message: str = "", *, after_seconds: float | None = None) -> None:
+        """Ask for another try.
+
+        Args:
+            message: For the flow's own tests; it is stored nowhere.
+            after_seconds: When, at the earliest; the route's policy decides when it is absent.
+        """
+        super().__init__(message)
+        self.after_seconds = after_seconds
+
+
+class FlowUnknown(IntegrationError):
+    """No flow of this name and version is registered in this process."""
+
+    code = "flow_unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowContext:
+    """What a flow is given.
+
+    Attributes:
+        work_id: The generation that is executed; stable over its attempts.
+        event_id: The Event whose payload this is.
+        org_id: The org that owns it.
+        namespace: The namespace that it arrived in.
+        event_kind: What happened.
+        payload: The normalized event, opened; not shown in `repr`.
+        attempt: The number of this attempt, from 1.
+        max_attempts: How many there may be.
+        occurred_at: When it happened at the provider, aware UTC, if it said so.
+        received_at: When the webhook was stored, aware UTC.
+    """
+
+    work_id: str
+    event_id: str
+    org_id: str
+    namespace: str
+    event_kind: str
+    payload: Mapping[str, Any] = field(repr=False)
+    attempt: int
+    max_attempts: int
+    occurred_at: datetime | None
+    received_at: datetime
+
+
+Flow = Callable[[FlowContext], None]
+F = TypeVar("F", bound=Flow)
+_registry: dict[tuple[str, str], Flow] = {}
+
+
+def flow(name: str, version: int | str) -> Callable[[F], F]:
+    """Register a function as the flow of this name and version.
+
+    Args:
+        name: As in a pack's route.
+        version: As in a pack's route; versions are only ever compared for equality.
+
+    Returns:
+        The decorator; it gives the function back unchanged.
+
+    Raises:
+        InvariantBroken: Another function has this name and version.
+    """
+
+    def register(function: F) -> F:
+        key = (name, str(version))
+        known = _registry.get(key)
+        if known is not None and (known.__module__, known.__qualname__) != (function.__module__, function.__qualname__):
+            message = f"two flows are called {name} version {version}"
+            raise InvariantBroken(message)
+        _registry[key] = function
+        return function
+
+    return register
+
+
+def get_flow(name: str, version: int | str) -> Flow:
+    """Return the flow of a name and version.
+
+    Raises:
+        FlowUnknown: There is none in this process.
+    """
+    found = _registry.get((name, str(version)))
+    if found is None:
+        raise FlowUnknown(flow=name, version=str(version))
+    return found
+
+
+def discover_flows() -> int:
+    """Import the `flows` module of every installed app and return how many flows there are."""
+    autodiscover_modules("flows")
+    return len(_registry)

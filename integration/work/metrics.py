@@ -1,0 +1,17 @@
+"""What the kernel counts. Labels come from closed sets or from packs, never from a caller."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+CLAIMS: Final = Counter("lockhouse_work_claims_total", "Claims tried, by how they ended.", ["outcome"])
+FINISHED: Final = Counter("lockhouse_work_finished_total", "Executions finished, by transition.", ["transition"])
+STALE: Final = Counter("lockhouse_work_stale_total", "Transitions refused because the claim was no longer live.")
+REAPED: Final = Counter("lockhouse_work_reaped_total", "Expired leases taken back, by transition.", ["transition"])
+RENEWALS: Final = Counter("lockhouse_work_renewals_total", "Lease renewals, by outcome.", ["outcome"])
+IN_FLIGHT: Final = Gauge("lockhouse_work_in_flight", "Flows that run now.")
+FLOW_SECONDS: Final = Histogram("lockhouse_work_flow_seconds", "How long flows ran, in seconds.", ["flow"])
+MATERIALIZED: Final = Counter("lockhouse_work_materialized_total", "Webhook receipts made into work by this process.")
+OUTAGES: Final = Counter("lockhouse_work_outages_total", "Times that a role met a database that did not answer.", ["role"])

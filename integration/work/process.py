@@ -1,0 +1,264 @@
+"""The claim-capable process: its own row, and one row for each pack that fences its claims of that pack.
+
+A fence row names its pack and the cutover receipt that the process observed for it. It is inserted under the
+pack's lock, so a cutover, which holds that lock and then evicts every process row, sees it or comes before it.
+The row without a pack is the worker that operators count; it can claim nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from integration.errors import Refused
+from integration.storage import db
+from integration.storage.db import Reader, Tx
+from integration.storage.locks import LockedProcess, lock_pack, lock_process
+from integration.storage.sql import cutovers, packs, processes
+from integration.values import new_id
+
+#: How long a pack that may not be claimed from is left alone before it is asked again.
+CLOSED_SECONDS: Final = 2.0
+#: How old the list of packs may be.
+PACKS_SECONDS: Final = 5.0
+_FORWARD: Final = "forward"
+log = structlog.get_logger(__name__)
+
+
+class ClaimFenced(Refused):
+    """This process may not claim from this pack: it was stopped, evicted, or its cutover receipt is not current."""
+
+    code = "claim_fenced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """A process's own row for one pack.
+
+    Attributes:
+        process_id: The row's id; the lease owner of what is claimed under it.
+        pack_install_id: The pack.
+        older_pack_install_ids: The earlier incarnations of the same pack, which come first in every lane.
+    """
+
+    process_id: str
+    pack_install_id: str
+    older_pack_install_ids: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerProcess:
+    """One running process, as the database knows it. Its methods may be called from several threads.
+
+    Attributes:
+        process_id: The id of the worker's own row.
+        roles: What it does.
+        concurrency: How many flows it runs at once.
+    """
+
+    process_id: str
+    roles: frozenset[str]
+    concurrency: int
+    build_version: str
+    host: str
+    clock: Callable[[], float] = time.monotonic
+    place: int = 0
+    places: int = 1
+    _fences: dict[str, Fence] = field(default_factory=dict)
+    _closed_until: dict[str, float] = field(default_factory=dict)
+    _packs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _packs_read_at: float | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def pack_ids(self) -> tuple[str, ...]:
+        """Return the packs whose work may exist, from a list at most a few seconds old."""
+        with self._lock:
+            if self._packs_read_at is None or self.clock() - self._packs_read_at > PACKS_SECONDS:
+                self._packs = _older_incarnations(db.read())
+                self._packs_read_at = self.clock()
+            return tuple(self._packs)
+
+    def closed_pack_ids(self) -> tuple[str, ...]:
+        """Return the packs that this process may not claim from now."""
+        with self._lock:
+            return tuple(pack for pack, until in self._closed_until.items() if self.clock() < until)
+
+    def fence_for(self, pack_install_id: str) -> Fence | None:
+        """Return this process's fence row for a pack, registering it at the first need.
+
+        Args:
+            pack_install_id: The pack.
+
+        Returns:
+            The fence, or None while the pack's newest cutover receipt is missing or is not a forward one.
+
+        Locks: PACK, when it registers.
+        """
+        with self._lock:
+            known = self._fences.get(pack_install_id)
+            if known is not None:
+                return known
+            if pack_install_id in self.closed_pack_ids():
+                return None
+            if pack_install_id not in self._packs:
+                self._packs_read_at = None
+                self.pack_ids()
+            fence = Fence(
+                process_id=new_id(),
+                pack_install_id=pack_install_id,
+                older_pack_install_ids=self._packs.get(pack_install_id, ()),
+            )
+            if not _register_fence(fence, self):
+                self._closed_until[pack_install_id] = self.clock() + CLOSED_SECONDS
+                return None
+            self._fences[pack_install_id] = fence
+            return fence
+
+    def drop_fence(self, fence: Fence) -> None:
+        """Forget a fence row that no longer lets this process claim; the next need registers another one."""
+        with self._lock:
+            if self._fences.get(fence.pack_install_id) == fence:
+                del self._fences[fence.pack_install_id]
+                self._closed_until[fence.pack_install_id] = self.clock() + CLOSED_SECONDS
+        log.warning("process.fenced", pack_install_id=fence.pack_install_id)
+
+    def beat(self, *, in_flight: int) -> None:
+        """Record that the process lives, and learn its place among the live ones.
+
+        Args:
+            in_flight: How many flows it runs now.
+
+        Locks: PROCESS.
+        """
+        with self._lock:
+            fence_ids = tuple(fence.process_id for fence in self._fences.values())
+        db.execute_alone(processes.RECORD_HEARTBEATS, {"process_ids": (self.process_id,), "in_flight": in_flight})
+        if fence_ids:
+            # A fence row counts as no worker of its own, so that sums over the rows stay right.
+            db.execute_alone(processes.RECORD_HEARTBEATS, {"process_ids": fence_ids, "in_flight": 0})
+        live = [row["ProcessId"] for row in db.read().fetch_all(processes.LIST_LIVE_CLAIMERS)]
+        if self.process_id in live:
+            self.place, self.places = live.index(self.process_id), len(live)
+
+    def start_drain(self) -> None:
+        """Record that the process claims no more.
+
+        Locks: PROCESS.
+        """
+        db.execute_alone(processes.MARK_PROCESSES_DRAINING, {"process_ids": self._all_ids()})
+
+    def stop(self) -> None:
+        """Record that the process has stopped; call it only when no flow of it runs.
+
+        Locks: PROCESS.
+        """
+        db.execute_alone(processes.MARK_PROCESSES_STOPPED, {"process_ids": self._all_ids()})
+
+    def _all_ids(self) -> tuple[str, ...]:
+        with self._lock:
+            return (self.process_id, *(fence.process_id for fence in self._fences.values()))
+
+
+def register_process(*, roles: frozenset[str], concurrency: int, build_version: str) -> WorkerProcess:
+    """Insert the row of a new worker.
+
+    Args:
+        roles: What it does: `claim`, `materialize`, `reap`.
+        concurrency: How many flows it runs at once.
+        build_version: Which build it is.
+
+    Returns:
+        The process, which registers a fence for each pack when it first needs one.
+    """
+    process = WorkerProcess(
+        process_id=new_id(),
+        roles=roles,
+        concurrency=concurrency,
+        build_version=build_version,
+        host=socket.gethostname()[:255],
+    )
+    db.execute_alone(
+        processes.INSERT_PROCESS,
+        {
+            "process_id": process.process_id,
+            "build_version": build_version,
+            "host": process.host,
+            "pack_install_id": None,
+            "observed_receipt_id": None,
+            "roles": ",".join(sorted(roles)),
+            "concurrency": concurrency,
+        },
+    )
+    return process
+
+
+def lock_fence(tx: Tx, fence: Fence) -> LockedProcess:
+    """Lock a fence row and make sure that it still lets its process claim.
+
+    Args:
+        tx: The claim's or the reaper's transaction.
+        fence: The process's own row for the item's pack.
+
+    Returns:
+        The locked row.
+
+    Raises:
+        ClaimFenced: It is stopped, evicted, or its receipt is not the pack's newest forward receipt.
+
+    Locks: PROCESS.
+    """
+    process = lock_process(tx, fence.process_id)
+    row = process.row
+    # Read after the lock: a cutover writes its receipt only after it has waited for this row.
+    receipt = tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, {"pack_install_id": fence.pack_install_id})
+    if (
+        row["StoppedAt"] is not None
+        or row["EvictedAt"] is not None
+        or receipt is None
+        or receipt["Direction"] != _FORWARD
+        or receipt["ReceiptId"] != row["ObservedReceiptId"]
+    ):
+        raise ClaimFenced(pack_install_id=fence.pack_install_id)
+    return process
+
+
+def _register_fence(fence: Fence, process: WorkerProcess) -> bool:
+    def unit(tx: Tx) -> bool:
+        lock_pack(tx, fence.pack_install_id)
+        receipt = tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, {"pack_install_id": fence.pack_install_id})
+        if receipt is None or receipt["Direction"] != _FORWARD:
+            return False
+        tx.execute(
+            processes.INSERT_PROCESS,
+            {
+                "process_id": fence.process_id,
+                "build_version": process.build_version,
+                "host": process.host,
+                "pack_install_id": fence.pack_install_id,
+                "observed_receipt_id": receipt["ReceiptId"],
+                "roles": "fence",
+                "concurrency": 0,
+            },
+        )
+        return True
+
+    def settle(reader: Reader) -> bool | None:
+        return True if reader.fetch_one(processes.FIND_PROCESS, {"process_id": fence.process_id}) else None
+
+    return db.run(unit, name="work.register_fence", settle=settle)
+
+
+def _older_incarnations(reader: Reader) -> dict[str, tuple[str, ...]]:
+    older: dict[tuple[str, str], list[str]] = {}
+    found: dict[str, tuple[str, ...]] = {}
+    for row in reader.fetch_all(packs.LIST_SERVED_PACKS):
+        line = older.setdefault((row["Namespace"], row["PackName"]), [])
+        found[row["PackInstallId"]] = tuple(line)
+        line.append(row["PackInstallId"])
+    return found

@@ -1,0 +1,95 @@
+"""Taking back what a lost claimant holds: an expired lease permits it, token and epoch decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from integration.states import FailureClass
+from integration.storage import db
+from integration.storage.db import Row, Tx
+from integration.storage.sql import work_items
+from integration.work import metrics
+from integration.work.finish import SUMMARIES
+from integration.work.process import ClaimFenced, Fence, WorkerProcess, lock_fence
+
+#: Database servers' clocks may differ by this much.
+SLACK_SECONDS: Final = 5
+BATCH: Final = 100
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaped:
+    """What one round took back.
+
+    Attributes:
+        retried: Items that will be claimed again.
+        buried: Items whose attempts were used up.
+    """
+
+    retried: int = 0
+    buried: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.retried + self.buried
+
+
+def reap_expired(process: WorkerProcess, *, slack_seconds: int = SLACK_SECONDS, limit: int = BATCH) -> Reaped:
+    """Take back the items whose lease expired, each in its own transaction.
+
+    Args:
+        process: Who reaps; it needs a live fence for each pack, as for a claim.
+        slack_seconds: How far past its end a lease must be.
+        limit: How many at most.
+
+    Returns:
+        What was taken back.
+
+    Locks: PROCESS, WORK_ITEM.
+    Rule: K-04.
+    """
+    rows = db.read().fetch_all(work_items.LIST_EXPIRED_LEASES, {"slack_seconds": slack_seconds, "limit": limit})
+    retried = buried = 0
+    for row in rows:
+        fence = process.fence_for(row["PackInstallId"])
+        if fence is None:
+            continue
+        exhausted = row["Attempt"] >= row["MaxAttempts"]
+        try:
+            taken = _reap(row, fence, slack_seconds=slack_seconds, exhausted=exhausted)
+        except ClaimFenced:
+            process.drop_fence(fence)
+            continue
+        if not taken:
+            continue
+        transition = "reap_exhausted" if exhausted else "reap"
+        metrics.REAPED.labels(transition).inc()
+        log.warning("work.reaped", work_id=row["WorkId"], transition=transition, attempt=row["Attempt"])
+        if exhausted:
+            buried += 1
+        else:
+            retried += 1
+    return Reaped(retried=retried, buried=buried)
+
+
+def _reap(row: Row, fence: Fence, *, slack_seconds: int, exhausted: bool) -> bool:
+    statement = work_items.REAP_EXHAUSTED_WORK_ITEM if exhausted else work_items.REAP_WORK_ITEM
+    params = {
+        "work_id": row["WorkId"],
+        "lease_token": row["LeaseToken"],
+        "epoch": row["OwnershipEpoch"],
+        "slack_seconds": slack_seconds,
+        "failure_summary": SUMMARIES[FailureClass.LEASE_LOST],
+    }
+
+    def unit(tx: Tx) -> bool:
+        lock_fence(tx, fence)
+        return tx.execute(statement, params) == 1
+
+    # An unanswered commit needs no settling: whoever reads the row next sees what it is.
+    return db.run(unit, name="work.reap")

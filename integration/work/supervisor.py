@@ -1,0 +1,305 @@
+"""The worker process: one claimer that hands items to flow threads, and the threads around it.
+
+An item is claimed only when a thread is free to run it, so no lease is held by something that waits. Leases of
+flows that run long are renewed by the keeper, which also tells that the process lives and reaps what others
+lost. A database that goes away stops nothing for longer than it is away.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from integration.errors import IntegrationError
+from integration.ingress import service as ingress
+from integration.storage import db
+from integration.storage.sql import work_items
+from integration.work import claim as claims
+from integration.work import execute, metrics, reap
+from integration.work.candidates import CandidateQueue
+from integration.work.claim import Claim
+from integration.work.flows import discover_flows
+from integration.work.outage import OUTAGE, Backoff, patiently
+from integration.work.process import WorkerProcess, register_process
+
+CLAIM: Final = "claim"
+MATERIALIZE: Final = "materialize"
+REAP: Final = "reap"
+ROLES: Final = frozenset({CLAIM, MATERIALIZE, REAP})
+
+_IDLE_SECONDS: Final = 0.5
+_BEAT_SECONDS: Final = 5.0
+_KEEPER_SECONDS: Final = 0.5
+_START_PATIENCE_SECONDS: Final = 300.0
+_STOP_PATIENCE_SECONDS: Final = 5.0
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a worker runs.
+
+    Attributes:
+        roles: What it does.
+        concurrency: How many flows run at once.
+        drain_seconds: How long running flows may take to finish after a stop was asked for.
+        poll_seconds: How soon an idle worker looks again at first; it then looks less often, up to half a second.
+        lease_seconds: How long a claim's lease runs; it is renewed after a third of it.
+        slack_seconds: How far past its end a lease must be before it is reaped.
+        until_idle: Stop by itself when nothing waits, runs or is to be retried.
+        build_version: Which build this is.
+    """
+
+    roles: frozenset[str] = ROLES
+    concurrency: int = 4
+    drain_seconds: float = 30.0
+    poll_seconds: float = 0.05
+    lease_seconds: int = claims.LEASE_SECONDS
+    slack_seconds: int = reap.SLACK_SECONDS
+    until_idle: bool = False
+    build_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a worker did before it stopped.
+
+    Attributes:
+        executed: How many items it ran to an end.
+        materialized: How many receipts it made into work.
+        drained: Whether every flow had ended when it stopped.
+    """
+
+    executed: int
+    materialized: int
+    drained: bool
+
+
+class Supervisor:
+    """One worker process."""
+
+    def __init__(self, options: Options) -> None:
+        """Prepare; `run` starts."""
+        self._options = options
+        self._process: WorkerProcess
+        self._stop_asked = False
+        self._hurry = False
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._wake = threading.Event()
+        self._slots = threading.Semaphore(options.concurrency)
+        self._handed: queue.SimpleQueue[Claim | None] = queue.SimpleQueue()
+        self._live: dict[str, tuple[Claim, float]] = {}
+        self._live_lock = threading.Lock()
+        self._executed = 0
+        self._materialized = 0
+        self._ingress_idle = MATERIALIZE not in options.roles
+        self._crash: BaseException | None = None
+
+    def stop(self) -> None:
+        """Ask it to drain; a second call stops waiting for the flows. Safe in a signal handler."""
+        self._hurry = self._stop_asked
+        self._stop_asked = True
+
+    def run(self) -> Report:
+        """Run until stopped.
+
+        Returns:
+            What was done.
+
+        Raises:
+            InvariantBroken: The program is wrong; the worker stopped.
+        """
+        options = self._options
+        discover_flows()
+        self._process = patiently(
+            lambda: register_process(
+                roles=options.roles, concurrency=options.concurrency, build_version=options.build_version
+            ),
+            role="register",
+            seconds=_START_PATIENCE_SECONDS,
+        )
+        log.info("worker.started", process_id=self._process.process_id, roles=sorted(options.roles))
+        runners = [self._start(self._run_flows, f"flow-{index}") for index in range(options.concurrency)]
+        keeper = self._start(self._keep, "keeper")
+        sources = []
+        if CLAIM in options.roles:
+            sources.append(self._start(self._claim, "claimer"))
+        if MATERIALIZE in options.roles:
+            sources.append(self._start(self._materialize, "materializer"))
+        # Events are not set from a signal handler: it may interrupt the very wait that holds their lock.
+        while not self._stop_asked and self._crash is None:
+            time.sleep(0.05)
+        drained = self._drain(runners, sources)
+        self._ended.set()
+        keeper.join(timeout=_STOP_PATIENCE_SECONDS)
+        if drained:
+            self._say_stopped()
+        log.info("worker.stopped", process_id=self._process.process_id, drained=drained, executed=self._executed)
+        if self._crash is not None:
+            raise self._crash
+        return Report(executed=self._executed, materialized=self._materialized, drained=drained)
+
+    def _start(self, target: object, name: str) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                target()  # type: ignore[operator]
+            except BaseException as error:  # noqa: BLE001 - a thread's end must be the process's end
+                log.exception("worker.crashed", thread=name)
+                self._crash = error
+            finally:
+                db.close_connections()
+
+        # Daemons: flows that outlast the drain must not keep the process.
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _drain(self, runners: list[threading.Thread], sources: list[threading.Thread]) -> bool:
+        deadline = time.monotonic() + self._options.drain_seconds
+        self._stopping.set()
+        self._wake.set()
+        log.info("worker.draining", in_flight=len(self._live))
+        for _ in runners:
+            self._handed.put(None)
+        for thread in (*sources, *runners):
+            while thread.is_alive() and time.monotonic() < deadline and not self._hurry:
+                thread.join(timeout=0.05)
+        return not any(thread.is_alive() for thread in (*sources, *runners))
+
+    def _say_stopped(self) -> None:
+        try:
+            patiently(self._process.stop, role="stop", seconds=_STOP_PATIENCE_SECONDS)
+        except OUTAGE:
+            log.warning("worker.stop_not_recorded")
+        finally:
+            db.close_connections()
+
+    # The claimer
+
+    def _claim(self) -> None:
+        candidates = CandidateQueue(self._process)
+        backoff = Backoff("claim", self._stopping.wait)
+        idle = self._options.poll_seconds
+        while not self._stopping.is_set():
+            if not self._slots.acquire(timeout=0.1):
+                continue
+            # Cleared before the look: what arrives during it wakes the wait after it.
+            self._wake.clear()
+            found = None
+            try:
+                found = claims.claim_next(self._process, candidates, lease_seconds=self._options.lease_seconds)
+                backoff.over()
+            except OUTAGE as error:
+                candidates.forget()
+                backoff.met(error)
+                continue
+            finally:
+                if found is None:
+                    self._slots.release()
+            if found is not None:
+                idle = self._options.poll_seconds
+                with self._live_lock:
+                    self._live[found.work_id] = (found, time.monotonic())
+                metrics.IN_FLIGHT.inc()
+                self._handed.put(found)
+            elif self._options.until_idle and self._is_idle():
+                self._stop_asked = True
+                return
+            else:
+                self._wake.wait(idle)
+                idle = min(idle * 2, max(_IDLE_SECONDS, self._options.poll_seconds))
+
+    def _is_idle(self) -> bool:
+        try:
+            return (
+                self._ingress_idle
+                and not self._live
+                and db.read().fetch_one(work_items.FIND_UNFINISHED_WORK) is None
+            )
+        except OUTAGE:
+            return False
+
+    # The flow threads
+
+    def _run_flows(self) -> None:
+        while (claim := self._handed.get()) is not None:
+            try:
+                if execute.execute(claim) is not None:
+                    self._executed += 1
+            except OUTAGE:
+                # The lease runs out, and whoever reaps it makes the attempt a lost one.
+                log.warning("work.abandoned", work_id=claim.work_id)
+                db.close_connections()
+            except IntegrationError as error:
+                log.error("work.abandoned", work_id=claim.work_id, code=error.code)  # noqa: TRY400
+            finally:
+                with self._live_lock:
+                    self._live.pop(claim.work_id, None)
+                metrics.IN_FLIGHT.dec()
+                self._slots.release()
+                self._wake.set()
+
+    # The keeper
+
+    def _keep(self) -> None:
+        backoff = Backoff("keeper", self._ended.wait)
+        next_beat = next_reap = 0.0
+        draining = False
+        while not self._ended.wait(_KEEPER_SECONDS):
+            now = time.monotonic()
+            try:
+                self._renew(now)
+                if self._stopping.is_set() and not draining:
+                    draining = True
+                    self._process.start_drain()
+                if now >= next_beat:
+                    next_beat = now + _BEAT_SECONDS
+                    self._process.beat(in_flight=len(self._live))
+                if REAP in self._options.roles and now >= next_reap and not draining:
+                    next_reap = now + min(_BEAT_SECONDS, self._options.lease_seconds / 3)
+                    if reap.reap_expired(self._process, slack_seconds=self._options.slack_seconds).total:
+                        self._wake.set()
+                backoff.over()
+            except OUTAGE as error:
+                backoff.met(error)
+
+    def _renew(self, now: float) -> None:
+        with self._live_lock:
+            due = [claim for claim, since in self._live.values() if now - since >= self._options.lease_seconds / 3]
+        for claim in due:
+            if claims.renew(claim):
+                metrics.RENEWALS.labels("renewed").inc()
+                with self._live_lock:
+                    if claim.work_id in self._live:
+                        self._live[claim.work_id] = (claim, now)
+            else:
+                # It has just ended, or it was reaped: the flow's own end will be refused.
+                metrics.RENEWALS.labels("stale").inc()
+
+    # The materializer
+
+    def _materialize(self) -> None:
+        backoff = Backoff("materialize", self._stopping.wait)
+        idle = self._options.poll_seconds
+        while not self._stopping.is_set():
+            try:
+                count = ingress.materialize_ready()
+                backoff.over()
+            except OUTAGE as error:
+                backoff.met(error)
+                continue
+            self._ingress_idle = count == 0
+            if count:
+                self._materialized += count
+                metrics.MATERIALIZED.inc(count)
+                self._wake.set()
+                idle = self._options.poll_seconds
+            else:
+                self._stopping.wait(idle)
+                idle = min(idle * 2, max(_IDLE_SECONDS, self._options.poll_seconds))

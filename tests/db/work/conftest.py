@@ -1,0 +1,52 @@
+"""A pack that admits work, and a process that may claim it."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration.storage import db
+from integration.storage.sql import work_items
+from integration.work.candidates import Candidate, CandidateQueue, candidate_from_row
+from integration.work.claim import Claim, claim
+from integration.work.process import WorkerProcess, register_process
+from tests.support.work import Pack
+
+
+@pytest.fixture
+def pack(db) -> Pack:
+    return Pack()
+
+
+@pytest.fixture
+def process(pack: Pack) -> WorkerProcess:
+    return register_process(roles=frozenset({"claim"}), concurrency=2, build_version="tests")
+
+
+@pytest.fixture
+def queue(process: WorkerProcess) -> CandidateQueue:
+    return CandidateQueue(process)
+
+
+def candidates() -> dict[str, Candidate]:
+    """Return every due candidate by its WorkId, lanes left out of account."""
+    nothing = ("-",)
+    rows = db.read().fetch_all(
+        work_items.LIST_CLAIM_CANDIDATES,
+        {"closed_packs": nothing, "blocked_lanes": nothing, "busy_targets": nothing, "limit": 100},
+    )
+    return {row["WorkId"]: candidate_from_row(row) for row in rows}
+
+
+@pytest.fixture
+def take(pack: Pack, process: WorkerProcess):
+    """Claim one item by its WorkId."""
+
+    def claimed(work_id: str, **options: int) -> Claim:
+        item = candidates()[work_id]
+        fence = process.fence_for(item.pack_install_id)
+        assert fence is not None
+        result = claim(item, fence, **options)
+        assert isinstance(result, Claim), result
+        return result
+
+    return claimed
