@@ -1,0 +1,36 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint evidence bench shots clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what tests and linters need
+	@bin/setup test
+
+run: ## from a fresh machine to an open console with real work in it
+	@bin/setup run
+	@exec bin/run
+
+test: ## every test, on MariaDB and TiDB, browser included
+	@bin/setup test
+	@bin/test
+
+lint: ## formats, linters, types, import layers, templates, deployment checks
+	@bin/setup test
+	@bin/lint
+
+evidence: ## run the tests and print which statements they prove
+	@bin/setup test
+	@bin/test
+	@LOCKHOUSE_LOCAL=1 .venv/bin/python manage.py evidence
+
+bench: ## measure against peers, in interleaved pairs; prints ratios
+	@bin/setup test
+	@bench/run
+
+shots: ## screenshots of every page, both themes, wide and narrow
+	@bin/setup test
+	@bin/shots
+
+clean: ## remove what was installed and built here; var/ is kept
+	rm -rf .venv node_modules .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

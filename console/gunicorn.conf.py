@@ -1,0 +1,21 @@
+"""Gunicorn's settings: one process for each core, threads for requests that wait for the database."""
+
+from __future__ import annotations
+
+import os
+
+wsgi_app = "console.wsgi:application"
+worker_class = "gthread"
+workers = int(os.environ.get("LOCKHOUSE_WEB_PROCESSES", "2"))
+threads = int(os.environ.get("LOCKHOUSE_WEB_THREADS", "8"))
+# A provider waits five seconds; a page that takes longer than this is broken.
+timeout = 30
+graceful_timeout = 20
+keepalive = 5
+# Long signatures and cookies fit; floods of headers do not.
+limit_request_line = 4094
+limit_request_fields = 60
+limit_request_field_size = 8190
+# The access log names paths, which hold ids; the application's own log says what matters.
+accesslog = None
+errorlog = "-"
