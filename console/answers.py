@@ -57,7 +57,14 @@ ANSWERS: dict[int, Answer] = {
 }
 
 
-def say(request: HttpRequest, status: int, *, code: str, sentence: str = "", next_step: str = "") -> HttpResponse:
+def say(
+    request: HttpRequest,
+    status: int,
+    *,
+    code: str,
+    sentence: str = "",
+    next_step: str = "",
+) -> HttpResponse:
     """Return the designed answer for a status, as a page or as a fragment.
 
     Args:
@@ -79,7 +86,9 @@ def say(request: HttpRequest, status: int, *, code: str, sentence: str = "", nex
         "next_step": next_step or answer.next_step,
         "bare": True,
     }
-    template = "console/_answer.html" if _is_fragment(request) else "console/answer.html"
+    template = (
+        "console/_answer.html" if _is_fragment(request) else "console/answer.html"
+    )
     return render(request, template, context, status=status)
 
 

@@ -50,7 +50,15 @@ def hour_chart(hours: Sequence[Hour]) -> Chart:
     Returns:
         Coordinates rounded to a tenth.
     """
-    top = _nice(max((max(hour.arrived.value, hour.succeeded.value, hour.died.value) for hour in hours), default=0))
+    top = _nice(
+        max(
+            (
+                max(hour.arrived.value, hour.succeeded.value, hour.died.value)
+                for hour in hours
+            ),
+            default=0,
+        )
+    )
     floor = HEIGHT - BOTTOM
     span = floor - TOP
     step = (WIDTH - LEFT - RIGHT) / max(1, len(hours))
@@ -73,17 +81,26 @@ def hour_chart(hours: Sequence[Hour]) -> Chart:
         for index, hour in enumerate(hours)
     )
     line = " ".join(
-        f"{bar.middle},{round(floor - height(hour.succeeded.value), 1)}" for bar, hour in zip(bars, hours, strict=True)
+        f"{bar.middle},{round(floor - height(hour.succeeded.value), 1)}"
+        for bar, hour in zip(bars, hours, strict=True)
     )
-    ticks = tuple((round(floor - span * part / 2, 1), round(top * part / 2)) for part in range(3))
+    ticks = tuple(
+        (round(floor - span * part / 2, 1), round(top * part / 2)) for part in range(3)
+    )
     return Chart(
-        bars=bars, line=line, ticks=ticks, view_box=f"0 0 {WIDTH} {HEIGHT}", floor=floor, left=LEFT, right=WIDTH - RIGHT
+        bars=bars,
+        line=line,
+        ticks=ticks,
+        view_box=f"0 0 {WIDTH} {HEIGHT}",
+        floor=floor,
+        left=LEFT,
+        right=WIDTH - RIGHT,
     )
 
 
 def _nice(value: int) -> int:
     """Return the next round number at or above a value, at least 4, so that half of it is whole."""
-    if value <= 4:  # noqa: PLR2004 - the smallest axis
+    if value <= 4:
         return 4
     power = 10 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= value)

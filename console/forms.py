@@ -22,7 +22,11 @@ class Filter(forms.Form):
             if value in (None, ""):
                 continue
             shown = dict(getattr(field, "choices", ())).get(value, value)
-            yield name, str(field.label or name), f"{shown:%Y-%m-%d %H:%M}" if hasattr(shown, "hour") else str(shown)
+            yield (
+                name,
+                str(field.label or name),
+                f"{shown:%Y-%m-%d %H:%M}" if hasattr(shown, "hour") else str(shown),
+            )
 
 
 def _text(label: str, length: int = 255) -> forms.CharField:
@@ -33,22 +37,50 @@ class DeadFilter(Filter):
     """What narrows the dead letters."""
 
     id = _text("Id or key")
-    namespace = _text("Namespace", 128)
+    namespace = forms.CharField(
+        label="Namespace",
+        required=False,
+        max_length=128,
+        widget=forms.TextInput(attrs={"list": "namespaces"}),
+    )
     pack = _text("Pack", 128)
     provider = _text("Provider", 64)
     event_kind = _text("Event kind", 128)
     work_type = forms.ChoiceField(
-        label="Work type", required=False, choices=[("", "Any"), *((str(kind), str(kind).replace("_", " ")) for kind in WorkType)]
+        label="Work type",
+        required=False,
+        choices=[
+            ("", "Any"),
+            *((str(kind), str(kind).replace("_", " ")) for kind in WorkType),
+        ],
     )
     owner = forms.ChoiceField(
-        label="Owner", required=False, choices=[("", "Any"), ("work_item", "WorkItem"), ("event", "Event (legacy)")]
+        label="Owner",
+        required=False,
+        choices=[("", "Any"), ("work_item", "WorkItem"), ("event", "Event (legacy)")],
     )
-    attempts = forms.IntegerField(label="Attempts, at least", required=False, min_value=0, max_value=10_000)
+    attempts = forms.IntegerField(
+        label="Attempts, at least", required=False, min_value=0, max_value=10_000
+    )
     source_lane = _text("Source lane")
-    died_after = forms.DateTimeField(label="Died from", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}))
-    died_before = forms.DateTimeField(label="Died before", required=False, widget=forms.DateTimeInput(attrs={"type": "datetime-local"}))
+    died_after = forms.DateTimeField(
+        label="Died from",
+        required=False,
+        widget=forms.DateTimeInput(
+            format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}
+        ),
+    )
+    died_before = forms.DateTimeField(
+        label="Died before",
+        required=False,
+        widget=forms.DateTimeInput(
+            format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}
+        ),
+    )
     replayed = forms.ChoiceField(
-        label="Replay", required=False, choices=[("", "Any"), ("no", "Not replayed"), ("yes", "Replayed")]
+        label="Replay",
+        required=False,
+        choices=[("", "Any"), ("no", "Not replayed"), ("yes", "Replayed")],
     )
 
 
@@ -60,14 +92,28 @@ class AuditFilter(Filter):
     outcome = forms.ChoiceField(
         label="Outcome",
         required=False,
-        choices=[("", "Any"), ("done", "Done"), ("refused", "Refused"), ("lost", "Lost")],
+        choices=[
+            ("", "Any"),
+            ("done", "Done"),
+            ("refused", "Refused"),
+            ("lost", "Lost"),
+        ],
     )
     ref = _text("Id", 64)
 
     def conditions(self) -> dict[str, Any]:
         """Return the ORM conditions of the chosen fields; names are fixed here, values are parameters."""
-        columns = {"actor": "actor_name", "action": "action", "outcome": "outcome", "ref": "ref_id"}
-        return {column: self.cleaned_data[name] for name, column in columns.items() if self.cleaned_data.get(name)}
+        columns = {
+            "actor": "actor_name",
+            "action": "action",
+            "outcome": "outcome",
+            "ref": "ref_id",
+        }
+        return {
+            column: self.cleaned_data[name]
+            for name, column in columns.items()
+            if self.cleaned_data.get(name)
+        }
 
 
 class ReplayForm(forms.Form):
@@ -78,7 +124,9 @@ class ReplayForm(forms.Form):
         max_length=REASON_MAX,
         strip=True,
         widget=forms.Textarea,
-        error_messages={"required": "Say why: the reason goes into the audit trail and onto the child's page."},
+        error_messages={
+            "required": "Say why: the reason goes into the audit trail and onto the child's page."
+        },
     )
     route = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
     idempotency_key = forms.UUIDField(widget=forms.HiddenInput)

@@ -30,7 +30,9 @@ ADMIN_SITE = "admin-site"
 ANONYMOUS = "anonymous"
 
 #: Route names that anybody may call. Each is tested to disclose nothing.
-ANONYMOUS_ROUTES = frozenset({"sign-in", "healthz", "readyz", "metrics", "hook", "favicon"})
+ANONYMOUS_ROUTES = frozenset(
+    {"sign-in", "healthz", "readyz", "metrics", "hook", "favicon"}
+)
 
 #: Groups that every installation starts with, and what each may do.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -74,7 +76,9 @@ def requires(permission: str) -> Callable[[View[P]], View[P]]:
 
     def decorate(view: View[P]) -> View[P]:
         @wraps(view)
-        def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        def guarded(
+            request: HttpRequest, *args: P.args, **kwargs: P.kwargs
+        ) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_sign_in(request)
             if permission != SIGNED_IN and not request.user.has_perm(permission):
@@ -89,7 +93,7 @@ def requires(permission: str) -> Callable[[View[P]], View[P]]:
 
 def _to_sign_in(request: HttpRequest) -> HttpResponseBase:
     if getattr(request, "htmx", False):
-        from django.urls import reverse  # noqa: PLC0415 - needs the loaded URLconf
+        from django.urls import reverse
 
         # A fragment swapped into a page would show the form inside a table: move the whole page instead.
         response = HttpResponse(status=401)
@@ -128,7 +132,9 @@ def _walk(patterns: list[Any], *, prefix: str, namespace: str) -> Iterator[Route
     for entry in patterns:
         if isinstance(entry, URLResolver):
             inner = f"{namespace}{entry.namespace}:" if entry.namespace else namespace
-            yield from _walk(entry.url_patterns, prefix=prefix + str(entry.pattern), namespace=inner)
+            yield from _walk(
+                entry.url_patterns, prefix=prefix + str(entry.pattern), namespace=inner
+            )
         elif isinstance(entry, URLPattern):
             name = f"{namespace}{entry.name}" if entry.name else ""
             yield Route(

@@ -26,7 +26,9 @@ from integration.storage.addresses import DATABASE_NAME, socket_path
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
 
 env = Env()
-LOCKHOUSE_VAR_DIR: Path = Path(env.str("LOCKHOUSE_VAR_DIR", str(BASE_DIR / "var"))).absolute()
+LOCKHOUSE_VAR_DIR: Path = Path(
+    env.str("LOCKHOUSE_VAR_DIR", str(BASE_DIR / "var"))
+).absolute()
 # The local run notes its own choices there, so that a command typed by hand meets the same database.
 env.read_env(str(LOCKHOUSE_VAR_DIR / "lockhouse.env"), recurse=False, override=False)
 
@@ -71,13 +73,15 @@ def _secret(name: str, file_name: str, value: str) -> str:
 
 
 SECRET_KEY = _secret("LOCKHOUSE_SECRET_KEY", "secret-key", secrets.token_urlsafe(64))
-if not _MAY_GENERATE and (len(SECRET_KEY) < 50 or len(set(SECRET_KEY)) < 5):  # noqa: PLR2004 - Django's own floor (security.W009)
+if not _MAY_GENERATE and (len(SECRET_KEY) < 50 or len(set(SECRET_KEY)) < 5):
     _weak = "LOCKHOUSE_SECRET_KEY is too short or too plain: use at least 50 random characters."
     raise ImproperlyConfigured(_weak)
 
 # The first key encrypts; the others still open what they sealed.
 LOCKHOUSE_PAYLOAD_KEYS: str = _secret(
-    "LOCKHOUSE_PAYLOAD_KEYS", "payload-keys", "k1:" + base64.b64encode(secrets.token_bytes(32)).decode()
+    "LOCKHOUSE_PAYLOAD_KEYS",
+    "payload-keys",
+    "k1:" + base64.b64encode(secrets.token_bytes(32)).decode(),
 )
 # Webhook secrets by the name that a pack refers to; never in a pack.
 LOCKHOUSE_SECRETS: dict[str, str] = {
@@ -86,10 +90,17 @@ LOCKHOUSE_SECRETS: dict[str, str] = {
     if name.startswith("LOCKHOUSE_SECRETS_") and value
 }
 if _MAY_GENERATE and "DEMO" not in LOCKHOUSE_SECRETS:
-    LOCKHOUSE_SECRETS["DEMO"] = _generated_once("demo-secret", secrets.token_urlsafe(32))
-LOCKHOUSE_SURFACES: frozenset[str] = frozenset(env.list("LOCKHOUSE_SURFACES", ["console", "ingress"]))
+    LOCKHOUSE_SECRETS["DEMO"] = _generated_once(
+        "demo-secret", secrets.token_urlsafe(32)
+    )
+LOCKHOUSE_SURFACES: frozenset[str] = frozenset(
+    env.list("LOCKHOUSE_SURFACES", ["console", "ingress"])
+)
 
-ALLOWED_HOSTS = env.list("LOCKHOUSE_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"] if _MAY_GENERATE else [])
+ALLOWED_HOSTS = env.list(
+    "LOCKHOUSE_ALLOWED_HOSTS",
+    ["localhost", "127.0.0.1", "[::1]"] if _MAY_GENERATE else [],
+)
 CSRF_TRUSTED_ORIGINS = env.list("LOCKHOUSE_TRUSTED_ORIGINS", [])
 
 # Database
@@ -111,7 +122,9 @@ def databases(url: str) -> dict[str, Any]:
     Returns:
         `default`, and `ingress`: the same database with timeouts short enough for a provider's patience.
     """
-    parsed: dict[str, Any] = dict(dj_database_url.parse(url, conn_max_age=60, conn_health_checks=True))
+    parsed: dict[str, Any] = dict(
+        dj_database_url.parse(url, conn_max_age=60, conn_health_checks=True)
+    )
     options = {
         **parsed.get("OPTIONS", {}),
         "isolation_level": "read committed",
@@ -127,16 +140,19 @@ def databases(url: str) -> dict[str, Any]:
     ingress = {
         **parsed,
         "ATOMIC_REQUESTS": False,
-        "OPTIONS": {**options, "connect_timeout": 2, "read_timeout": 4, "write_timeout": 4},
+        "OPTIONS": {
+            **options,
+            "connect_timeout": 2,
+            "read_timeout": 4,
+            "write_timeout": 4,
+        },
         "TEST": {"MIRROR": "default"},
     }
     return {"default": default, "ingress": ingress}
 
 
 LOCALDB_DIR: Path = LOCKHOUSE_VAR_DIR / "mariadb"
-_LOCALDB_URL: Final = (
-    f"mysql://root@localhost/{DATABASE_NAME}?unix_socket={quote(str(socket_path(LOCALDB_DIR)), safe='/')}"
-)
+_LOCALDB_URL: Final = f"mysql://root@localhost/{DATABASE_NAME}?unix_socket={quote(str(socket_path(LOCALDB_DIR)), safe='/')}"
 DATABASES = databases(env.str("LOCKHOUSE_DATABASE_URL", "") or _LOCALDB_URL)
 #: The alias through which receipts are stored.
 LOCKHOUSE_INGRESS_DATABASE = "ingress"
@@ -197,10 +213,18 @@ TEMPLATES = [
 # Accounts
 
 AUTH_USER_MODEL = "console.User"
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {
+        "NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"
+    },
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
@@ -257,12 +281,18 @@ STATIC_ROOT = LOCKHOUSE_VAR_DIR / "static"
 STATICFILES_DIRS: list[Path | tuple[str, Path]] = [
     path for path in (BASE_DIR / "static",) if path.is_dir()
 ]
-for _package, _folder in (("htmx", "htmx.org/dist"),):
+for _package, _folder in (
+    ("htmx", "htmx.org/dist"),
+    ("inter", "@fontsource-variable/inter/files"),
+    ("mono", "@fontsource-variable/jetbrains-mono/files"),
+):
     if (BASE_DIR / "node_modules" / _folder).is_dir():
         STATICFILES_DIRS.append((_package, BASE_DIR / "node_modules" / _folder))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
 }
 
 # Language, time, logs

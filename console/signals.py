@@ -25,9 +25,9 @@ def ensure_groups(sender: AppConfig, using: str = "default", **kwargs: Any) -> N
     """
     if sender.label not in {"integration", "console", "auth"}:
         return
-    from django.contrib.auth.models import Group, Permission  # noqa: PLC0415 - needs loaded apps
+    from django.contrib.auth.models import Group, Permission
 
-    from console.permissions import GROUPS  # noqa: PLC0415 - needs loaded apps
+    from console.permissions import GROUPS
 
     known = {
         f"{app}.{codename}": pk

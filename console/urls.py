@@ -6,7 +6,18 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path
 
-from console.views import audit, dead, errors, health, hooks, overview, receipts, replays, session, work
+from console.views import (
+    audit,
+    dead,
+    errors,
+    health,
+    hooks,
+    overview,
+    receipts,
+    replays,
+    session,
+    work,
+)
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.healthz, name="healthz"),
@@ -15,7 +26,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
 ]
 
 if "ingress" in settings.LOCKHOUSE_SURFACES:
-    urlpatterns += [path("hooks/<str:namespace>/<str:route_key>", hooks.receive, name="hook")]
+    urlpatterns += [
+        path("hooks/<str:namespace>/<str:route_key>", hooks.receive, name="hook")
+    ]
 
 if "console" in settings.LOCKHOUSE_SURFACES:
     urlpatterns += [

@@ -27,7 +27,12 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     """List audit entries, newest first; a fragment is the rows alone."""
     form = AuditFilter(request.GET)
     if not form.is_valid():
-        return render(request, "console/audit/page.html", {"section": "audit", "form": form, "entries": []}, status=400)
+        return render(
+            request,
+            "console/audit/page.html",
+            {"section": "audit", "form": form, "entries": []},
+            status=400,
+        )
     entries, newer, older = _page(form, request.GET.get("cursor"))
     for entry in entries:
         entry.shown_facts = _facts(entry.facts)  # type: ignore[attr-defined]
@@ -35,7 +40,10 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "section": "audit",
         "form": form,
         "entries": entries,
-        "chips": [(label, value, without(request, name)) for name, label, value in form.chosen()],
+        "chips": [
+            (label, value, without(request, name))
+            for name, label, value in form.chosen()
+        ],
         "clear": without(request, *form.fields),
         "newer": neighbour(request, newer),
         "older": neighbour(request, older),
@@ -45,7 +53,9 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     return render(request, template, context)
 
 
-def _page(form: AuditFilter, cursor: str | None) -> tuple[list[AuditEntry], str | None, str | None]:
+def _page(
+    form: AuditFilter, cursor: str | None
+) -> tuple[list[AuditEntry], str | None, str | None]:
     backwards = bool(cursor) and cursor[0] == "<"  # type: ignore[index]
     entries = AuditEntry.objects.filter(**form.conditions())
     if cursor:
@@ -76,7 +86,7 @@ def _parse(cursor: str) -> tuple[datetime, str]:
     try:
         moment, entry_id = cursor[1:].split("~")
         at = datetime.fromisoformat(moment)
-        if cursor[0] not in "<>" or at.tzinfo is None or len(entry_id) > 36:  # noqa: PLR2004 - an id's length
+        if cursor[0] not in "<>" or at.tzinfo is None or len(entry_id) > 36:
             raise ValueError(cursor)
     except ValueError as error:
         message = "The page's cursor is not one of this list."
@@ -89,4 +99,8 @@ def _facts(text: str) -> list[tuple[str, str]]:
         facts: Any = json.loads(text or "{}")
     except ValueError:
         return []
-    return sorted((name, str(value)) for name, value in facts.items()) if isinstance(facts, dict) else []
+    return (
+        sorted((name, str(value)) for name, value in facts.items())
+        if isinstance(facts, dict)
+        else []
+    )

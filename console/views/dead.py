@@ -20,6 +20,8 @@ from integration.authority.values import Ref
 from integration.work.reads import namespaces
 
 PAGE_ROWS = 50
+#: The two halves of the list that an operator switches between most.
+TABS = (("All", ""), ("Not replayed", "no"), ("Replayed", "yes"))
 
 
 @require_GET
@@ -27,7 +29,11 @@ PAGE_ROWS = 50
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List dead rows of both owners, newest first; a fragment is the rows alone."""
     form = DeadFilter(request.GET)
-    context: dict[str, Any] = {"section": "dlq", "form": form, "read_at": timezone.now()}
+    context: dict[str, Any] = {
+        "section": "dlq",
+        "form": form,
+        "read_at": timezone.now(),
+    }
     if not form.is_valid():
         return render(request, "console/dlq/page.html", context, status=400)
     filters = shown.dead_filters(form.cleaned_data)
@@ -36,12 +42,22 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "page": page,
         "newer": neighbour(request, page.newer),
         "older": neighbour(request, page.older),
-        "chips": [(label, value, without(request, name)) for name, label, value in form.chosen()],
+        "chips": [
+            (label, value, without(request, name))
+            for name, label, value in form.chosen()
+        ],
         "clear": without(request, *form.fields),
+        "tabs": [
+            (label, value, _with_replayed(request, value)) for label, value in TABS
+        ],
+        "chosen": form.cleaned_data["replayed"],
     }
     if request.htmx:  # type: ignore[attr-defined]
         return render(request, "console/dlq/_rows.html", context)
-    context |= {"count": reads.count_dead(filters, cap=10_000), "namespaces": namespaces()}
+    context |= {
+        "count": reads.count_dead(filters, cap=10_000),
+        "namespaces": namespaces(),
+    }
     return render(request, "console/dlq/page.html", context)
 
 
@@ -66,7 +82,22 @@ def show(request: HttpRequest, ref: str) -> HttpResponse:
 def download(request: HttpRequest, ref: str) -> HttpResponse:
     """Download the same sanitized facts that the page shows, as JSON."""
     parsed = Ref.parse(ref)
-    body = {"read_at": timezone.now(), "row": shown.plain(reads.get_detail(parsed)), "plan": shown.plain(service.plan(parsed, actor_of(request)))}
-    response = JsonResponse(body, encoder=DjangoJSONEncoder, json_dumps_params={"indent": 2, "ensure_ascii": False})
+    body = {
+        "read_at": timezone.now(),
+        "row": shown.plain(reads.get_detail(parsed)),
+        "plan": shown.plain(service.plan(parsed, actor_of(request))),
+    }
+    response = JsonResponse(
+        body,
+        encoder=DjangoJSONEncoder,
+        json_dumps_params={"indent": 2, "ensure_ascii": False},
+    )
     response["Content-Disposition"] = f'attachment; filename="{parsed.id}.json"'
     return response
+
+
+def _with_replayed(request: HttpRequest, value: str) -> str:
+    address = without(request, "replayed")
+    if not value:
+        return address
+    return f"{address}{'&' if '?' in address else '?'}replayed={value}"

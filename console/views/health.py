@@ -33,7 +33,11 @@ def readyz(request: HttpRequest) -> HttpResponse:
         ready = reads.answers()
     except (DatabaseError, IntegrationError):
         ready = False
-    return HttpResponse("ok\n" if ready else "not ready\n", status=200 if ready else 503, content_type="text/plain")
+    return HttpResponse(
+        "ok\n" if ready else "not ready\n",
+        status=200 if ready else 503,
+        content_type="text/plain",
+    )
 
 
 @never_cache
@@ -41,18 +45,38 @@ def readyz(request: HttpRequest) -> HttpResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     """Expose gauges without names: no namespace, lane, id or worker is a label."""
     registry = CollectorRegistry()
-    work = Gauge("lockhouse_work_items", f"WorkItems by state, counted up to {METRICS_CAP}.", ["state"], registry=registry)
+    work = Gauge(
+        "lockhouse_work_items",
+        f"WorkItems by state, counted up to {METRICS_CAP}.",
+        ["state"],
+        registry=registry,
+    )
     for state in WorkItemState:
-        work.labels(state=str(state)).set(reads.count_in_state(state, cap=METRICS_CAP).value)
-    receipts = Gauge("lockhouse_receipts", f"Waiting receipts by state, counted up to {METRICS_CAP}.", ["state"], registry=registry)
+        work.labels(state=str(state)).set(
+            reads.count_in_state(state, cap=METRICS_CAP).value
+        )
+    receipts = Gauge(
+        "lockhouse_receipts",
+        f"Waiting receipts by state, counted up to {METRICS_CAP}.",
+        ["state"],
+        registry=registry,
+    )
     for waiting in (ReceiptState.RECEIVED, ReceiptState.QUARANTINED):
-        receipts.labels(state=str(waiting)).set(reads.count_receipts(waiting, cap=METRICS_CAP).value)
+        receipts.labels(state=str(waiting)).set(
+            reads.count_receipts(waiting, cap=METRICS_CAP).value
+        )
     now = timezone.now()
     workers = reads.workers_alive(now)
-    Gauge("lockhouse_workers_alive", "Claim processes heard of lately.", registry=registry).set(workers.alive)
-    Gauge("lockhouse_claims_in_flight", "Executions running now.", registry=registry).set(workers.in_flight)
+    Gauge(
+        "lockhouse_workers_alive", "Claim processes heard of lately.", registry=registry
+    ).set(workers.alive)
+    Gauge(
+        "lockhouse_claims_in_flight", "Executions running now.", registry=registry
+    ).set(workers.in_flight)
     oldest = reads.oldest_due_at()
-    Gauge("lockhouse_oldest_due_seconds", "How long the longest waiting due WorkItem waits.", registry=registry).set(
-        max(0.0, (now - oldest).total_seconds()) if oldest else 0.0
-    )
+    Gauge(
+        "lockhouse_oldest_due_seconds",
+        "How long the longest waiting due WorkItem waits.",
+        registry=registry,
+    ).set(max(0.0, (now - oldest).total_seconds()) if oldest else 0.0)
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

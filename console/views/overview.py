@@ -14,7 +14,12 @@ from integration.states import ReceiptState, WorkItemState
 from integration.work import reads
 
 #: The states worth a line of their own, in the order in which an operator meets them.
-QUEUE_STATES = (WorkItemState.PENDING, WorkItemState.PROCESSING, WorkItemState.RETRY, WorkItemState.BLOCKED)
+QUEUE_STATES = (
+    WorkItemState.PENDING,
+    WorkItemState.PROCESSING,
+    WorkItemState.RETRY,
+    WorkItemState.BLOCKED,
+)
 
 
 @require_GET
@@ -36,8 +41,14 @@ def show(request: HttpRequest) -> HttpResponse:
         "hours": hours,
         "hour_cap": reads.HOUR_CAP,
         "chart": hour_chart(hours),
-        "replays": AuditEntry.objects.filter(action="work_item.replayed", outcome="done").order_by("-at", "-id")[:6],
+        "replays": AuditEntry.objects.filter(
+            action="work_item.replayed", outcome="done"
+        ).order_by("-at", "-id")[:6],
         "read_at": now,
     }
-    template = "console/overview/_figures.html" if request.htmx else "console/overview/page.html"  # type: ignore[attr-defined]
+    template = (
+        "console/overview/_figures.html"
+        if request.htmx
+        else "console/overview/page.html"
+    )  # type: ignore[attr-defined]
     return render(request, template, context)

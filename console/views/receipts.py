@@ -32,7 +32,9 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "older": neighbour(request, page.older),
         "read_at": timezone.now(),
     }
-    template = "console/receipts/_rows.html" if request.htmx else "console/receipts/page.html"  # type: ignore[attr-defined]
+    template = (
+        "console/receipts/_rows.html" if request.htmx else "console/receipts/page.html"
+    )  # type: ignore[attr-defined]
     return render(request, template, context)
 
 
@@ -40,7 +42,11 @@ def list_rows(request: HttpRequest) -> HttpResponse:
 @requires(VIEW)
 def show(request: HttpRequest, receipt_id: str) -> HttpResponse:
     """Show one receipt's facts; never its body."""
-    if len(receipt_id) > 64:  # noqa: PLR2004 - longer than any id
+    if len(receipt_id) > 64:
         raise Http404
-    context = {"section": "receipts", "receipt": reads.get_receipt(receipt_id), "read_at": timezone.now()}
+    context = {
+        "section": "receipts",
+        "receipt": reads.get_receipt(receipt_id),
+        "read_at": timezone.now(),
+    }
     return render(request, "console/receipts/detail.html", context)

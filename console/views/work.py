@@ -49,9 +49,13 @@ def list_rows(request: HttpRequest) -> HttpResponse:
 @requires(VIEW)
 def show(request: HttpRequest, work_id: str) -> HttpResponse:
     """Show one work item with its attempts and its place in the lineage."""
-    if len(work_id) > 64:  # noqa: PLR2004 - longer than any id
+    if len(work_id) > 64:
         raise Http404
-    context = {"section": "work", "item": reads.get_work(work_id), "read_at": timezone.now()}
+    context = {
+        "section": "work",
+        "item": reads.get_work(work_id),
+        "read_at": timezone.now(),
+    }
     return render(request, "console/work/detail.html", context)
 
 

@@ -118,7 +118,7 @@
     const act = {
       j: () => move(1), k: () => move(-1), n: () => go("[data-older]"), p: () => go("[data-newer]"),
       r: () => go("[data-replay]"), ".": () => { if (one("[data-pause]")) togglePause(); },
-      "/": () => { const find = one("#id_id"); if (find) { const box = find.closest("details"); if (box) box.open = true; find.focus(); event.preventDefault(); } },
+      "/": () => { const find = one("#find"); if (find) { find.focus(); event.preventDefault(); } },
     }[event.key];
     if (act) act();
   });

@@ -22,7 +22,11 @@ LONG = "a-very-long-value-that-somebody-chose-without-thinking-of-the-page-" * 3
 SIZES = {"wide": (1440, 900), "narrow": (375, 800)}
 
 
-def _audit(work_id: str, outcome: str = "done", reason: str = "Stage names were fixed at the provider") -> None:
+def _audit(
+    work_id: str,
+    outcome: str = "done",
+    reason: str = "Stage names were fixed at the provider",
+) -> None:
     audit.record_alone(
         AuditFact(
             action="work_item.replayed",
@@ -37,16 +41,30 @@ def _audit(work_id: str, outcome: str = "done", reason: str = "Stage names were 
 
 
 def _fill(installation: Installation) -> dict[str, str]:
-    refs = {"dead": installation.work(), "refused": installation.work(SourceLane="blocked")}
+    refs = {
+        "dead": installation.work(),
+        "refused": installation.work(SourceLane="blocked"),
+    }
     for minutes in range(2, 60):
         installation.work(ended_ago=timedelta(minutes=minutes * 11))
     for minutes in range(40):
-        installation.work("succeeded", ended_ago=timedelta(minutes=minutes * 13), Attempt=1)
+        installation.work(
+            "succeeded", ended_ago=timedelta(minutes=minutes * 13), Attempt=1
+        )
     for state in ("pending", "pending", "processing", "retry", "retry"):
         installation.work(state, Attempt=0 if state == "pending" else 2)
-    refs["long"] = installation.work(SourceLane=LONG[:250], ended_ago=timedelta(seconds=20))
-    refs["replayed"] = installation.work(ReplayedAt=installation.now, ended_ago=timedelta(minutes=5))
-    refs["child"] = installation.work("succeeded", Attempt=1, ended_ago=timedelta(seconds=3), ReplayOfWorkId=refs["replayed"])
+    refs["long"] = installation.work(
+        SourceLane=LONG[:250], ended_ago=timedelta(seconds=20)
+    )
+    refs["replayed"] = installation.work(
+        ReplayedAt=installation.now, ended_ago=timedelta(minutes=5)
+    )
+    refs["child"] = installation.work(
+        "succeeded",
+        Attempt=1,
+        ended_ago=timedelta(seconds=3),
+        ReplayOfWorkId=refs["replayed"],
+    )
     refs["receipt"] = installation.quarantined()
     installation.quarantined("body_unreadable")
     installation.worker()
@@ -60,6 +78,7 @@ def _fill(installation: Installation) -> dict[str, str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pictures(open_page: Any, installation: Installation, scheme: str) -> None:
     """Take them all."""
+    open_page.expected = ("404 (Not Found)",)
     FOLDER.mkdir(parents=True, exist_ok=True)
 
     def shot(name: str, path: str, sizes: tuple[str, ...] = ("wide", "narrow")) -> None:
@@ -67,7 +86,9 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
             width, height = SIZES[size]
             page = open_page(path, width=width, height=height, scheme=scheme)
             page.wait_for_function("document.fonts.ready.then(() => true)")
-            page.screenshot(path=FOLDER / f"{name}-{size}-{scheme}.png", full_page=size == "narrow")
+            page.screenshot(
+                path=FOLDER / f"{name}-{size}-{scheme}.png", full_page=size == "narrow"
+            )
             page.context.close()
 
     shot("empty-overview", "/")
@@ -75,7 +96,10 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
     refs = _fill(installation)
     shot("overview", "/")
     shot("dlq", "/dlq/")
-    shot("dlq-filtered", "/dlq/?namespace=acme-sales&event_kind=prospect.updated&replayed=no")
+    shot(
+        "dlq-filtered",
+        "/dlq/?namespace=acme-sales&event_kind=prospect.updated&replayed=no",
+    )
     for name in ("dead", "refused", "long", "replayed"):
         shot(f"detail-{name}", f"/dlq/{refs[name]}/")
     shot("replay", f"/dlq/{refs['dead']}/replay")

@@ -33,8 +33,19 @@ def insert(table: str, **values: Any) -> None:
     with connections["default"].cursor() as cursor:
         cursor.execute(
             f"INSERT INTO `{table}` ({columns}) VALUES ({marks})",
-            [value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in values.values()],
+            [
+                value.replace(tzinfo=None) if isinstance(value, datetime) else value
+                for value in values.values()
+            ],
         )
+
+
+def id_at(moment: datetime) -> str:
+    """Return a UUIDv7 of a moment, as work admitted then would bear."""
+    milliseconds = int(moment.timestamp() * 1000)
+    tail = new_id()[14:]
+    head = f"{milliseconds:012x}"
+    return f"{head[:8]}-{head[8:]}-{tail}"
 
 
 @dataclass(kw_only=True)
@@ -53,7 +64,12 @@ class Installation:
 
     def __post_init__(self) -> None:
         """Insert the namespace, the pack and the route."""
-        insert("_System_ConnectorNamespace", Namespace=self.namespace, OrgId=self.org_id, CreatedAt=self.now)
+        insert(
+            "_System_ConnectorNamespace",
+            Namespace=self.namespace,
+            OrgId=self.org_id,
+            CreatedAt=self.now,
+        )
         insert(
             "_System_ConnectorPackInstall",
             PackInstallId=self.pack_id,
@@ -88,14 +104,25 @@ class Installation:
             CreatedAt=self.now,
         )
 
-    def work(self, state: str = "dead", *, ended_ago: timedelta | None = timedelta(minutes=12), **over: Any) -> str:
+    def work(
+        self,
+        state: str = "dead",
+        *,
+        ended_ago: timedelta | None = timedelta(minutes=12),
+        **over: Any,
+    ) -> str:
         """Insert a receipt, its Event and its WorkItem with attempts; return the WorkId."""
         self.ordinal += 1
-        work_id, event_id, receipt_id = over.pop("WorkId", None) or new_id(), new_id(), new_id()
         lane = over.pop("SourceLane", f"prospect:{88_000 + self.ordinal}")
         attempt = over.pop("Attempt", 0 if state == "pending" else 5)
-        ended = self.now - ended_ago if ended_ago is not None and state not in LIVE else None
+        ended = (
+            self.now - ended_ago
+            if ended_ago is not None and state not in LIVE
+            else None
+        )
         received = (ended or self.now) - timedelta(minutes=70)
+        event_id, receipt_id = id_at(received), id_at(received)
+        work_id = over.pop("WorkId", None) or id_at(received)
         insert(
             "_System_ConnectorIngressReceipt",
             ReceiptId=receipt_id,
