@@ -218,7 +218,7 @@ def _key_problems(node: yaml.Node, path: Path_) -> Iterator[Problem]:
         return
     seen: set[str] = set()
     for key, value in node.value:
-        line = key.start_mark.line + 1
+        line = None if key.start_mark is None else key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
             yield Problem(path=path_text(path), line=line, expected="a text as key (quote it)", found="another kind")
             continue

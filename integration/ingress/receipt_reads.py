@@ -7,15 +7,21 @@ from datetime import datetime
 from typing import Any, Final
 
 from integration.errors import InvalidInput, NotFound
+from integration.ingress.policy import QuarantineCode
 from integration.states import ReceiptState
 from integration.storage import db
 from integration.storage.sql import operator_reads as sql
 
 #: What a quarantine code means and what to do about it; an unknown code still shows as itself.
 QUARANTINE_SENTENCES: Final[dict[str, str]] = {
-    "body_unreadable": "The body is not the JSON that its route expects. The provider must send it again.",
-    "route_not_found": "No route of the active pack takes this event kind. Install a pack that does.",
-    "no_active_pack": "The namespace had no active pack. Activate one.",
+    QuarantineCode.BODY_NOT_JSON: "The body is not JSON. The provider must send it again.",
+    QuarantineCode.BODY_NOT_OBJECT: "The body or an event in it is not an object; the provider must send it again.",
+    QuarantineCode.ITEM_COUNT: "The body carries no event, or more than 1,000.",
+    QuarantineCode.EVENT_KIND_UNRESOLVED: "The pack finds no event kind in the body. Correct its event_kind.",
+    QuarantineCode.ROUTE_NOT_LIVE: "No live route takes this event kind. Install a pack that has one.",
+    QuarantineCode.LANE_UNRESOLVED: "The route finds no lane in the body. Correct its lane expression.",
+    QuarantineCode.BODY_UNREADABLE: "The stored body does not open: it was changed, or belongs to another row.",
+    QuarantineCode.EVENT_CONFLICT: "Another writer stored an Event with the same identity.",
 }
 
 
@@ -129,7 +135,7 @@ def _parse(cursor: str) -> dict[str, Any]:
     parts = cursor.split("~", 2)
     try:
         moment = datetime.fromisoformat(parts[0])
-        if len(parts) != 3 or moment.tzinfo is None or len(cursor) > 300:  # noqa: PLR2004 - moment, id, namespace
+        if len(parts) != 3 or moment.tzinfo is None or len(cursor) > 300:
             raise ValueError(cursor)
     except ValueError as error:
         message = "The page's cursor is not one of this list."

@@ -57,7 +57,9 @@ class SignedRequest:
     header: Callable[[str], str | None]
 
 
-def verify(rule: VerifierRule, secrets: Sequence[bytes], request: SignedRequest, *, now_seconds: float) -> SignatureVerdict:
+def verify(
+    rule: VerifierRule, secrets: Sequence[bytes], request: SignedRequest, *, now_seconds: float
+) -> SignatureVerdict:
     """Check a request's signature.
 
     Args:

@@ -70,7 +70,7 @@ MARK_RECEIPTS_MATERIALIZED = Statement(
     name="MARK_RECEIPTS_MATERIALIZED",
     text="""
     UPDATE _System_ConnectorIngressReceipt
-       SET State = 'materialized', MaterializedAt = %(now)s, MaterializedPackInstallId = %(pack_install_id)s
+       SET State = 'materialized', MaterializedAt = UTC_TIMESTAMP(6), MaterializedPackInstallId = %(pack_install_id)s
      WHERE ReceiptId IN %(receipt_ids)s AND State = 'received'
     """,
     returns=Returns.COUNT,
@@ -87,19 +87,6 @@ MARK_RECEIPTS_QUARANTINED = Statement(
     """,
     returns=Returns.COUNT,
     holds=LockRank.RECEIPT,
-)
-
-LIST_QUARANTINED_RECEIPTS = Statement(
-    name="LIST_QUARANTINED_RECEIPTS",
-    text="""
-    SELECT ReceiptId, PackInstallId, Namespace, RouteKey, Provider, DeliveryId, QuarantineCode, ReceivedAt
-      FROM _System_ConnectorIngressReceipt FORCE INDEX (IX_Receipt_Ready)
-     WHERE State = 'quarantined' AND Namespace = %(namespace)s AND ReceivedAt <= %(before_at)s
-       AND (ReceivedAt < %(before_at)s OR ReceiptId < %(before_id)s)
-     ORDER BY ReceivedAt DESC, ReceiptId DESC
-     LIMIT %(limit)s
-    """,
-    returns=Returns.ROWS,
 )
 
 COUNT_RECEIPTS = Statement(

@@ -1,0 +1,406 @@
+"""Receipts to Events and WorkItems: what one pack transaction does.
+
+Order of locks: the pack, then the receipts by id. Everything that decides is read under the pack's lock:
+that the incarnation is active, which routes are live, which fences are armed, the next ordinal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Self
+
+from integration import errors
+from integration.catalog.reads import RouteDefinition, WebhookBinding, bind_webhooks, parse_route
+from integration.ingress import crypto, idempotency
+from integration.ingress.policy import (
+    ArmedFence,
+    DerivedEvent,
+    QuarantineCode,
+    Unmaterializable,
+    derive_events,
+    find_fence,
+)
+from integration.states import PackStatus, ReceiptState
+from integration.storage import db
+from integration.storage.db import Row, Tx
+from integration.storage.locks import LockedPack, LockedReceipt, lock_pack, lock_receipts
+from integration.storage.sql import cutovers, events, fences, packs, receipts, routes, work_items
+from integration.storage.sql.audit import READ_DATABASE_TIME
+from integration.values import new_id
+
+WORK_FAMILY: Final = "connector"
+SUBJECT_KIND: Final = "event"
+ENGINE_CAPABILITY: Final = "1"
+
+Position = tuple[datetime, str]
+START: Final[Position] = (datetime(1970, 1, 1, tzinfo=UTC), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaterializedBatch:
+    """What a page of receipts came to.
+
+    Attributes:
+        count: Receipts that became work.
+        event_count: Events, each with its WorkItem.
+        quarantined: Receipts that cannot become work, by code.
+        held: Receipts that stay: a fence stops them, or their key is not in the ring.
+        end: Where the page ended; None when there was no page.
+    """
+
+    count: int = 0
+    event_count: int = 0
+    quarantined: Counter[QuarantineCode] = field(default_factory=Counter)
+    held: int = 0
+    end: Position | None = None
+
+    def __add__(self, other: MaterializedBatch) -> Self:
+        """Add the counts of a part; the end stays."""
+        return replace(
+            self,
+            count=self.count + other.count,
+            event_count=self.event_count + other.event_count,
+            quarantined=self.quarantined + other.quarantined,
+            held=self.held + other.held,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Receipts to take, as they were read without locks; each is checked again under its own.
+
+    Attributes:
+        pack_install_id: The incarnation that takes them.
+        receipt_ids: In order of arrival.
+        webhooks: The incarnation's webhooks by key.
+        end: Where the page ends.
+    """
+
+    pack_install_id: str
+    receipt_ids: tuple[str, ...]
+    webhooks: Mapping[str, WebhookBinding]
+    end: Position
+
+    def only(self, receipt_id: str) -> Page:
+        """Return the page of one of its receipts."""
+        return replace(self, receipt_ids=(receipt_id,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Context:
+    """What holds for a whole transaction."""
+
+    pack: LockedPack
+    live_routes: Mapping[str, RouteDefinition]
+    fences: tuple[ArmedFence, ...]
+    owner_generation: int
+    now: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class _Plan:
+    """What the transaction will write, in the receipts' order."""
+
+    events: list[Row] = field(default_factory=list)
+    work_items: list[Row] = field(default_factory=list)
+    materialized: list[str] = field(default_factory=list)
+    quarantined: dict[QuarantineCode, list[str]] = field(default_factory=dict)
+    held: int = 0
+
+
+def read_page(pack_install_id: str, limit: int, after: Position) -> Page | None:
+    """Read which receipts an incarnation could take.
+
+    Args:
+        pack_install_id: The incarnation.
+        limit: How many receipts, at most.
+        after: Where the page before ended.
+
+    Returns:
+        The page, or None when the incarnation is not active or nothing waits for it.
+
+    Raises:
+        PackNotFound: There is no such incarnation.
+    """
+    reader = db.read()
+    row = reader.fetch_one(packs.FIND_PACK, {"pack_install_id": pack_install_id})
+    if row is None:
+        raise errors.PackNotFound
+    if row["Status"] != PackStatus.ACTIVE:
+        return None
+    webhooks = bind_webhooks(row)
+    found = reader.fetch_all(
+        receipts.LIST_READY_RECEIPTS,
+        {
+            "namespace": row["Namespace"],
+            "route_keys": sorted(webhooks),
+            "after_at": after[0],
+            "after_id": after[1],
+            "limit": limit,
+        },
+    )
+    if not found:
+        return None
+    return Page(
+        pack_install_id=pack_install_id,
+        receipt_ids=tuple(receipt["ReceiptId"] for receipt in found),
+        webhooks=webhooks,
+        end=(found[-1]["ReceivedAt"], found[-1]["ReceiptId"]),
+    )
+
+
+def materialize_page(page: Page) -> MaterializedBatch:
+    """Materialize a page in one transaction; what another took in the meantime is passed over.
+
+    Raises:
+        IntegrityError: A row of another writer collides; nothing was changed.
+        Busy: The database is busy; nothing was changed.
+
+    Locks: PACK, RECEIPT.
+    """
+    return db.run(lambda tx: _materialize(tx, page), name="ingress.materialize")
+
+
+def quarantine_page(page: Page) -> MaterializedBatch:
+    """Quarantine a page whose Events collide with another writer's.
+
+    Locks: PACK, RECEIPT.
+    """
+
+    def unit(tx: Tx) -> MaterializedBatch:
+        pack = lock_pack(tx, page.pack_install_id)
+        ids = [row.row["ReceiptId"] for row in _lock_ready(pack, page)]
+        plan = _Plan(quarantined={QuarantineCode.EVENT_CONFLICT: ids} if ids else {})
+        return _write(pack, plan, page)
+
+    return db.run(unit, name="ingress.quarantine")
+
+
+def _materialize(tx: Tx, page: Page) -> MaterializedBatch:
+    pack = lock_pack(tx, page.pack_install_id)
+    if pack.row["Status"] != PackStatus.ACTIVE:
+        return MaterializedBatch(end=page.end)
+    context = _read_context(pack)
+    plan = _Plan()
+    derived: list[tuple[LockedReceipt, tuple[DerivedEvent, ...]]] = []
+    for receipt in _lock_ready(pack, page):
+        receipt_id = receipt.row["ReceiptId"]
+        try:
+            found = _open_and_derive(receipt, page, context)
+        except Unmaterializable as finding:
+            plan.quarantined.setdefault(finding.code, []).append(receipt_id)
+        except crypto.KeyUnavailable:
+            plan.held += 1
+        else:
+            if any(find_fence(context.fences, event.route.event_kind) for event in found):
+                plan.held += 1
+            else:
+                derived.append((receipt, found))
+                plan.materialized.append(receipt_id)
+    _plan_events(context, plan, derived, page)
+    return _write(pack, plan, page)
+
+
+def _lock_ready(pack: LockedPack, page: Page) -> list[LockedReceipt]:
+    """Lock the page's receipts that are still to be taken, in order of arrival."""
+    locked = {row.row["ReceiptId"]: row for row in lock_receipts(pack, page.receipt_ids)}
+    return [
+        locked[receipt_id]
+        for receipt_id in page.receipt_ids
+        if receipt_id in locked and locked[receipt_id].row["State"] == ReceiptState.RECEIVED
+    ]
+
+
+def _read_context(pack: LockedPack) -> _Context:
+    tx, namespace = pack.tx, pack.row["Namespace"]
+    by_id = {"pack_install_id": pack.pack_install_id}
+    clock = tx.fetch_one(READ_DATABASE_TIME)
+    receipt = tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, by_id)
+    if clock is None or receipt is None:
+        message = "an active incarnation has no cutover receipt"
+        raise errors.InvariantBroken(message)
+    return _Context(
+        pack=pack,
+        live_routes={
+            route.event_kind: route for route in map(parse_route, tx.fetch_all(routes.LIST_LIVE_ROUTES, by_id))
+        },
+        fences=read_fences(tx, namespace),
+        owner_generation=receipt["OwnerGeneration"],
+        now=clock["Now"],
+    )
+
+
+def read_fences(reader: db.Reader, namespace: str) -> tuple[ArmedFence, ...]:
+    """Return a namespace's armed, unexpired admission fences with the scopes that they let through."""
+    armed = reader.fetch_all(fences.LIST_ARMED_FENCES, {"namespace": namespace})
+    if not armed:
+        return ()
+    overrides = reader.fetch_all(fences.LIST_LIVE_OVERRIDES, {"fence_ids": [row["FenceId"] for row in armed]})
+    return tuple(
+        ArmedFence(
+            fence_id=row["FenceId"],
+            scope=row["Scope"],
+            overrides=frozenset(found["Scope"] for found in overrides if found["FenceId"] == row["FenceId"]),
+        )
+        for row in armed
+    )
+
+
+def _open_and_derive(receipt: LockedReceipt, page: Page, context: _Context) -> tuple[DerivedEvent, ...]:
+    aad = crypto.row_aad(crypto.SealedColumn.RECEIPT_BODY, receipt.row["ReceiptId"])
+    try:
+        body = crypto.open_sealed(receipt.row["Body"], aad)
+    except crypto.SealBroken:
+        raise Unmaterializable(QuarantineCode.BODY_UNREADABLE) from None
+    return derive_events(page.webhooks[receipt.row["RouteKey"]].rule, context.live_routes, body)
+
+
+def _plan_events(
+    context: _Context, plan: _Plan, derived: list[tuple[LockedReceipt, tuple[DerivedEvent, ...]]], page: Page
+) -> None:
+    keyed = [(receipt, event, _event_key(receipt, event)) for receipt, found in derived for event in found]
+    taken = _read_taken(context, [(event, key) for _, event, key in keyed if event.item_id is not None])
+    ordinal = context.pack.row["NextLaneOrdinal"]
+    for receipt, event, key in keyed:
+        identity = (event.route.event_kind, key)
+        if identity in taken:
+            continue
+        taken.add(identity)
+        row = _event_row(context, receipt, event, key, ordinal)
+        plan.events.append(row)
+        plan.work_items.append(_work_item_row(context, event, row))
+        ordinal += 1
+
+
+def _event_key(receipt: LockedReceipt, event: DerivedEvent) -> str:
+    if event.item_id is None:
+        return idempotency.indexed_key(receipt.row["IdempotencyKey"], event.receipt_index)
+    return idempotency.item_key(
+        namespace=receipt.row["Namespace"],
+        route_key=receipt.row["RouteKey"],
+        subscription_generation=receipt.row["SubscriptionGeneration"],
+        item_id=event.item_id,
+    )
+
+
+def _read_taken(context: _Context, keyed: list[tuple[DerivedEvent, str]]) -> set[tuple[str, str]]:
+    """Return the identities that Events have already; only an item's own id can repeat across receipts."""
+    if not keyed:
+        return set()
+    found = context.pack.tx.fetch_all(
+        events.LIST_EVENT_KEYS,
+        {
+            "namespace": context.pack.row["Namespace"],
+            "event_kinds": {event.route.event_kind for event, _ in keyed},
+            "idempotency_keys": {key for _, key in keyed},
+        },
+    )
+    return {(row["EventKind"], row["IdempotencyKey"]) for row in found}
+
+
+def _event_row(context: _Context, receipt: LockedReceipt, event: DerivedEvent, key: str, ordinal: int) -> Row:
+    pack, route, event_id = context.pack, event.route, new_id()
+    return {
+        "event_id": event_id,
+        "org_id": pack.row["OrgId"],
+        "namespace": pack.row["Namespace"],
+        "pack_install_id": pack.pack_install_id,
+        "route_id": route.route_id,
+        "route_version": route.route_version,
+        "route_snapshot": route.snapshot,
+        "provider": route.provider,
+        "event_kind": route.event_kind,
+        "work_type": route.work_type.value,
+        "source_lane": event.source_lane,
+        "target_lane": event.target_lane,
+        "lane_ordinal": ordinal,
+        "idempotency_key": key,
+        "delivery_id": receipt.row["DeliveryId"],
+        "delivery_sequence": None,
+        "receipt_id": receipt.row["ReceiptId"],
+        "receipt_index": event.receipt_index,
+        "payload": crypto.seal(event.payload, crypto.row_aad(crypto.SealedColumn.EVENT_PAYLOAD, event_id)),
+        "payload_hash": hashlib.sha256(event.payload).hexdigest(),
+        "occurred_at": event.occurred_at,
+        "received_at": receipt.row["ReceivedAt"],
+    }
+
+
+def _work_item_row(context: _Context, event: DerivedEvent, event_row: Row) -> Row:
+    route, pack = event.route, context.pack
+    shared: dict[str, Any] = {
+        name: event_row[name]
+        for name in (
+            "event_id",
+            "org_id",
+            "namespace",
+            "pack_install_id",
+            "route_id",
+            "route_version",
+            "event_kind",
+            "work_type",
+            "source_lane",
+            "target_lane",
+            "lane_ordinal",
+        )
+    }
+    return {
+        **shared,
+        "work_id": new_id(),
+        "work_family": WORK_FAMILY,
+        "subject_kind": SUBJECT_KIND,
+        "subject_id": event_row["event_id"],
+        "flow_name": route.flow_name,
+        "flow_version": str(route.flow_version),
+        "companion_pack_name": route.companion_pack_name,
+        "companion_pack_version": route.companion_pack_version,
+        "catalog_revision": pack.row["CatalogRevision"],
+        "catalog_digest": pack.row["CatalogDigest"],
+        "payload_schema_version": route.rule.payload_schema_version,
+        "engine_capability": ENGINE_CAPABILITY,
+        "queue_class": route.rule.queue,
+        "max_attempts": route.retry.max_attempts,
+        "owner_generation": context.owner_generation,
+        "now": context.now,
+    }
+
+
+def _write(pack: LockedPack, plan: _Plan, page: Page) -> MaterializedBatch:
+    tx = pack.tx
+    by_id = {"pack_install_id": pack.pack_install_id}
+    if plan.events:
+        tx.execute_many(events.INSERT_EVENTS, plan.events)
+        tx.execute_many(work_items.INSERT_WORK_ITEMS, plan.work_items)
+        first = pack.row["NextLaneOrdinal"]
+        _demand(
+            1,
+            tx.execute(
+                packs.ADVANCE_LANE_ORDINAL,
+                {**by_id, "expected_lane_ordinal": first, "next_lane_ordinal": first + len(plan.events)},
+            ),
+        )
+    if plan.materialized:
+        changed = tx.execute(receipts.MARK_RECEIPTS_MATERIALIZED, {**by_id, "receipt_ids": plan.materialized})
+        _demand(len(plan.materialized), changed)
+    for code, receipt_ids in plan.quarantined.items():
+        changed = tx.execute(
+            receipts.MARK_RECEIPTS_QUARANTINED, {**by_id, "receipt_ids": receipt_ids, "quarantine_code": code.value}
+        )
+        _demand(len(receipt_ids), changed)
+    return MaterializedBatch(
+        count=len(plan.materialized),
+        event_count=len(plan.events),
+        quarantined=Counter({code: len(receipt_ids) for code, receipt_ids in plan.quarantined.items()}),
+        held=plan.held,
+        end=page.end,
+    )
+
+
+def _demand(expected: int, found: int) -> None:
+    if found != expected:
+        message = f"{expected} rows must change, {found} did"
+        raise errors.UnexpectedRowCount(message)
