@@ -1,0 +1,134 @@
+"""The kernel's statements find their rows by a key, whatever stands beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from integration.storage.sql import attempts, cutovers, events, processes, work_items
+from integration.storage.statements import Statement
+from integration.values import new_id
+from tests.support.work import Pack, change, query
+
+pytestmark = pytest.mark.django_db
+
+NOTHING = ("-",)
+LANES = {"closed_packs": NOTHING, "blocked_lanes": NOTHING, "busy_targets": NOTHING, "limit": 64}
+
+
+@pytest.fixture
+def crowd(db) -> dict[str, Any]:
+    """A few thousand rows: most ended, some due, some claimed, one of which is asked for."""
+    pack = Pack()
+    ids = pack.admit(2400, SourceLane="deal:1", TargetLane="account:1")
+    change(
+        "UPDATE _System_ConnectorWorkItem SET State = 'succeeded', TerminalAt = UTC_TIMESTAMP(6), Attempt = 1"
+        " WHERE LaneOrdinal <= 2000"
+    )
+    change(
+        "UPDATE _System_ConnectorWorkItem SET State = 'processing', LeaseToken = 't', LeaseUntil = UTC_TIMESTAMP(6)"
+        " WHERE LaneOrdinal BETWEEN 2001 AND 2050"
+    )
+    row = query("SELECT * FROM _System_ConnectorWorkItem WHERE WorkId = %s", ids[-1])[0]
+    return {
+        "work_id": row["WorkId"],
+        "event_id": row["EventId"],
+        "pack_install_id": pack.pack_id,
+        "namespace": "acme",
+        "source_lane": "deal:1",
+        "position": row["LaneOrdinal"],
+        "older_pack_install_ids": NOTHING,
+        "target_lane_keys": ("a" * 64,),
+        "process_id": new_id(),
+        "process_ids": (new_id(),),
+        "in_flight": 0,
+        "lease_token": "t",
+        "lease_seconds": 60,
+        "target_lane_key": None,
+        "epoch": 0,
+        "attempt": 1,
+        "delay_microseconds": 1,
+        "slack_seconds": 5,
+        "failure_class": "flow_error",
+        "failure_summary": "x",
+        "finished_at": None,
+        "outcome": "retry",
+        **LANES,
+    }
+
+
+STATEMENTS = [
+    work_items.LIST_CLAIM_CANDIDATES,
+    work_items.LIST_PACK_CANDIDATES,
+    work_items.FIND_EARLIER_IN_SOURCE_LANE,
+    work_items.LIST_BUSY_TARGET_LANES,
+    work_items.FIRST_CLAIM,
+    work_items.LATER_CLAIM,
+    work_items.RENEW_LEASE,
+    work_items.COMPLETE_WORK_ITEM,
+    work_items.SKIP_WORK_ITEM,
+    work_items.RETRY_WORK_ITEM,
+    work_items.BURY_WORK_ITEM,
+    work_items.ACKNOWLEDGE_CANCEL,
+    work_items.LIST_EXPIRED_LEASES,
+    work_items.REAP_WORK_ITEM,
+    work_items.REAP_EXHAUSTED_WORK_ITEM,
+    work_items.READ_CLAIM_FACTS,
+    work_items.FIND_UNFINISHED_WORK,
+    events.READ_EVENT_FOR_EXECUTION,
+    events.LOCK_EVENT_FOR_CLAIM,
+    attempts.CLOSE_EXECUTION_ATTEMPT,
+    processes.LOCK_PROCESS,
+    processes.FIND_PROCESS,
+    processes.RECORD_HEARTBEATS,
+    processes.MARK_PROCESSES_STOPPED,
+    cutovers.NEWEST_CUTOVER_RECEIPT,
+]
+#: Reads whose order must come from the index, so that their limit bounds what they read.
+ORDERED = {"LIST_CLAIM_CANDIDATES", "LIST_PACK_CANDIDATES", "NEWEST_CUTOVER_RECEIPT"}
+
+
+def faults_of_plan(engine: str, statement: Statement, params: dict[str, Any]) -> list[str]:
+    found = []
+    for step in explain(statement, params):
+        if engine == "tidb":
+            name = str(step["id"])
+            if "FullScan" in name:
+                found.append(f"{name} on {step['access object']}")
+            if statement.name in ORDERED and ("Sort" in name or "TopN" in name):
+                found.append(name)
+        elif step["table"] and not str(step["table"]).startswith("<union"):
+            if step["type"] in {"ALL", "index"}:
+                found.append(f"{step['type']} on {step['table']}")
+            if statement.name in ORDERED and "filesort" in (step["Extra"] or ""):
+                found.append("filesort")
+    return found
+
+
+def explain(statement: Statement, params: dict[str, Any]) -> list[dict[str, Any]]:
+    with connections["default"].cursor() as cursor:
+        cursor.execute("EXPLAIN " + statement.text, params)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def test_statements__find_their_rows_by_a_key(engine, crowd):
+    found = {
+        statement.name: faults
+        for statement in STATEMENTS
+        if (faults := faults_of_plan(engine, statement, crowd))
+    }
+    assert found == {}
+
+
+def test_plan__of_a_scan_is_caught(engine, crowd):
+    from integration.storage.statements import Returns
+
+    scan = Statement(
+        name="SCAN",
+        text="SELECT WorkId FROM _System_ConnectorWorkItem WHERE FlowName = %(namespace)s",
+        returns=Returns.ROWS,
+    )
+    assert faults_of_plan(engine, scan, crowd) != []
