@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from django.db import connections
+
 from integration import errors
 from integration.storage.schema import (
     TABLE_PREFIX,
@@ -309,6 +311,11 @@ def probe(connection: BaseDatabaseWrapper, *, fresh: bool = False) -> Capabiliti
         connection, _REMEMBERED, (_database_of(connection), now + keep, capabilities)
     )
     return capabilities
+
+
+def capabilities(using: str = "default") -> Capabilities:
+    """Return what the database behind an alias has; as `probe`."""
+    return probe(connections[using])
 
 
 def forget(connection: BaseDatabaseWrapper) -> None:

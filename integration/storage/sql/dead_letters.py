@@ -79,13 +79,15 @@ _EVENT_KEYS_BY_NAMESPACE: Final = """SELECT k.EventId AS Id, k.TerminalAt
 # Split predicates: a row constructor, or the second half alone, makes both engines read the whole state.
 _OLDER: Final = """
                           AND k.TerminalAt <= %(#_upper_at)s
-                          AND (k.TerminalAt < %(#_upper_at)s OR (k.TerminalAt = %(#_upper_at)s AND #id < %(#_upper_id)s))
+                          AND (k.TerminalAt < %(#_upper_at)s
+                               OR (k.TerminalAt = %(#_upper_at)s AND #id < %(#_upper_id)s))
                           AND k.TerminalAt >= %(died_after)s AND k.TerminalAt < %(died_before)s
                         ORDER BY k.TerminalAt DESC, #id DESC
                         LIMIT %(#_window)s"""
 _NEWER: Final = """
                           AND k.TerminalAt >= %(#_lower_at)s
-                          AND (k.TerminalAt > %(#_lower_at)s OR (k.TerminalAt = %(#_lower_at)s AND #id > %(#_lower_id)s))
+                          AND (k.TerminalAt > %(#_lower_at)s
+                               OR (k.TerminalAt = %(#_lower_at)s AND #id > %(#_lower_id)s))
                           AND k.TerminalAt >= %(died_after)s AND k.TerminalAt < %(died_before)s
                         ORDER BY k.TerminalAt, #id
                         LIMIT %(#_window)s"""
@@ -147,7 +149,7 @@ def _count(name: str, *, by_namespace: bool, has_work_items: bool = True) -> Sta
         keys = _keys(stream, by_namespace=by_namespace, older=True)
         found = _matches("1 AS One", stream, keys, has_work_items=has_work_items)
         parts.append(
-            f"(SELECT '{stream}' AS Stream, (SELECT COUNT(*) FROM ({found} LIMIT %({stream}_limit)s) AS f) AS Found,"  # noqa: S608 - constants of this module
+            f"(SELECT '{stream}' AS Stream, (SELECT COUNT(*) FROM ({found} LIMIT %({stream}_limit)s) AS f) AS Found,"
             f" (SELECT COUNT(*) FROM ({keys}) AS s) AS Seen)"
         )
     return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)

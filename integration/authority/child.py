@@ -1,0 +1,77 @@
+"""What the child's rows hold: the original's immutable facts under the current incarnation and route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from integration.catalog.reads import RouteDefinition
+from integration.ingress.crypto import SealedColumn, move_sealed, row_aad
+from integration.ingress.materialize import ENGINE_CAPABILITY
+from integration.storage.locks import LockedEvent, LockedPack, LockedWorkItem
+from integration.storage.sql import cutovers
+
+
+def shared_values(
+    pack: LockedPack, event: LockedEvent, route: RouteDefinition, *, event_id: str, ordinal: int
+) -> dict[str, Any]:
+    """Return what the child's Event and WorkItem share. Lanes are the original's: they name the same subject."""
+    return {
+        "event_id": event_id,
+        "org_id": pack.row["OrgId"],
+        "namespace": event.row["Namespace"],
+        "pack_install_id": pack.pack_install_id,
+        "route_id": route.route_id,
+        "route_version": route.route_version,
+        "event_kind": event.row["EventKind"],
+        "work_type": route.work_type.value,
+        "source_lane": event.row["SourceLane"],
+        "target_lane": event.row["TargetLane"],
+        "lane_ordinal": ordinal,
+    }
+
+
+def event_values(event: LockedEvent, route: RouteDefinition, event_id: str) -> dict[str, Any]:
+    """Return what the child's Event holds besides, its payload sealed for its own row.
+
+    Raises:
+        KeyUnavailable: The key that sealed the payload is not in the ring.
+        SealBroken: The payload was changed or belongs to another row.
+    """
+    # A sealed payload is bound to its row, so it is sealed anew for the child's.
+    source = row_aad(SealedColumn.EVENT_PAYLOAD, event.event_id)
+    target = row_aad(SealedColumn.EVENT_PAYLOAD, event_id)
+    return {
+        "route_snapshot": route.snapshot,
+        "provider": event.row["Provider"],
+        "idempotency_key": f"replay:{event.event_id}",
+        "delivery_id": event.row["DeliveryId"],
+        "delivery_sequence": event.row["DeliverySequence"],
+        "receipt_id": event.row["ReceiptId"],
+        "payload": move_sealed(bytes(event.row["Payload"]), source, target),
+        "payload_hash": event.row["PayloadHash"],
+        "occurred_at": event.row["OccurredAt"],
+        "received_at": event.row["ReceivedAt"],
+        "replay_of_event_id": event.event_id,
+    }
+
+
+def work_item_values(pack: LockedPack, item: LockedWorkItem, route: RouteDefinition, work_id: str) -> dict[str, Any]:
+    """Return what the child's WorkItem holds besides: a new generation under the current definition."""
+    receipt = pack.tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, {"pack_install_id": pack.pack_install_id})
+    return {
+        "work_id": work_id,
+        "work_family": item.row["WorkFamily"],
+        "subject_kind": item.row["SubjectKind"],
+        "flow_name": route.flow_name,
+        "flow_version": str(route.flow_version),
+        "companion_pack_name": route.companion_pack_name,
+        "companion_pack_version": route.companion_pack_version,
+        "catalog_revision": pack.row["CatalogRevision"],
+        "catalog_digest": pack.row["CatalogDigest"],
+        "payload_schema_version": route.rule.payload_schema_version,
+        "engine_capability": ENGINE_CAPABILITY,
+        "queue_class": route.rule.queue,
+        "max_attempts": route.retry.max_attempts,
+        "owner_generation": 1 if receipt is None else receipt["OwnerGeneration"],
+        "replay_of_work_id": item.work_id,
+    }
