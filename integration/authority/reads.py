@@ -1,28 +1,315 @@
-"""What an operator lists, counts and opens."""
+"""What an operator lists and counts: dead rows of both owners in one order, without locks.
+
+Each owner's rows are a keyset range of their own index. A scan reads windows of keys and filters them; it
+stops at a bound and says so, so that no filter can make a page walk the whole history.
+"""
 
 from __future__ import annotations
 
-from integration.authority.values import CappedCount, DeadDetail, DeadFilters, DeadPage, Lineage, Ref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
 
-PAGE_ROWS = 50
-COUNT_CAP = 10_000
+from integration import errors
+from integration.authority import details
+from integration.authority.cursors import FAR_AHEAD, LONG_AGO, START, Cursor, Place
+from integration.authority.details import get_detail, lineage
+from integration.authority.values import (
+    CappedCount,
+    DeadFilters,
+    DeadPage,
+    DeadRow,
+    OwnerKind,
+    Ref,
+    RejectedRows,
+)
+from integration.storage import db
+from integration.storage.db import Reader, Row
+from integration.storage.probe import capabilities
+from integration.storage.sql import dead_letters as sql
+from integration.storage.statements import Statement
+
+__all__ = ["COUNT_CAP", "PAGE_ROWS", "count_dead", "get_detail", "lineage", "list_dead"]
+
+PAGE_ROWS: Final = 50
+LARGEST_PAGE: Final = 500
+COUNT_CAP: Final = 10_000
+#: Keys of one owner that a page reads at most, in growing windows; the last one tells "searched back to".
+WINDOWS: Final = (200, 2_000, 8_000)
+#: Keys of one owner that a count reads at most, as a multiple of its cap.
+_COUNT_WINDOW: Final = 2
+_WORK_STREAMS: Final = ("d", "l")
+_STREAMS: Final = ("d", "l", "e")
+_SEARCH_ROWS: Final = 50
 
 
-def list_dead(filters: DeadFilters, cursor: str | None = None, limit: int = PAGE_ROWS) -> DeadPage:
-    """Return one page of dead rows; signature only for the moment."""
-    raise NotImplementedError
+@dataclass(slots=True, kw_only=True)
+class _Scan:
+    """One stream's progress through its index."""
+
+    stream: str
+    start: Place
+    rows: list[Row]
+    is_done: bool = False
+    bound: Place | None = None
 
 
-def count_dead(filters: DeadFilters, cap: int = COUNT_CAP) -> CappedCount:
-    """Count dead rows up to a cap; signature only for the moment."""
-    raise NotImplementedError
+def list_dead(
+    filters: DeadFilters, cursor: str | None = None, limit: int = PAGE_ROWS, *, using: str = "default"
+) -> DeadPage:
+    """Return one page of dead rows of both owners, latest death first.
+
+    Args:
+        filters: What to narrow the list to.
+        cursor: `newer` or `older` of another page; None for the first page.
+        limit: Rows on the page, 1 to 500.
+        using: The database alias.
+
+    Returns:
+        The rows, the duplicates that were left out, and the neighbours' cursors. A search by id or key is one
+        page without neighbours.
+
+    Raises:
+        InvalidInput: The cursor or the limit is not valid.
+
+    Locks: none.
+    Rule: A-01.
+    """
+    if not 1 <= limit <= LARGEST_PAGE:
+        message = f"A page has 1 to {LARGEST_PAGE} rows."
+        raise errors.InvalidInput(message, field="limit")
+    reader = db.read(using)
+    has_additive = capabilities(using).has_additive
+    if filters.search is not None:
+        return _search(reader, filters, has_additive=has_additive)
+    position = START if cursor is None else Cursor.decode(cursor)
+    scans = _scan(reader, filters, position, limit, has_additive=has_additive)
+    found, bound = _merge(scans, older=position.is_older)
+    has_more = len(found) > limit
+    found = found[:limit]
+    if not position.is_older:
+        if len(found) < limit and bound is None:
+            # There is less than a page above: the first page shows it whole.
+            return list_dead(filters, None, limit, using=using)
+        found.reverse()
+    rows, rejected = _compose(reader, found, has_additive=has_additive)
+    newer, older = _neighbours(position, found, bound=bound, has_more=has_more)
+    stopped = bound is not None and not has_more
+    return DeadPage(
+        rows=rows,
+        rejected=rejected,
+        newer=newer,
+        older=older,
+        searched_back_to=bound.at if stopped and bound is not None else None,
+    )
 
 
-def get_detail(ref: Ref) -> DeadDetail:
-    """Return one row, in any state; raises NotFound or OwnerAmbiguous; signature only for the moment."""
-    raise NotImplementedError
+def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "default") -> CappedCount:
+    """Count dead rows up to a cap.
+
+    Args:
+        filters: What to narrow the count to.
+        cap: Where counting stops.
+        using: The database alias.
+
+    Returns:
+        The count, and whether there may be more: the cap was reached, or the search's bound.
+
+    Locks: none.
+    """
+    reader = db.read(using)
+    has_additive = capabilities(using).has_additive
+    if filters.search is not None:
+        page = _search(reader, filters, has_additive=has_additive)
+        return CappedCount(count=len(page.rows), is_capped=len(page.rows) >= _SEARCH_ROWS)
+    by_namespace = filters.namespace is not None
+    statement = {
+        (True, False): sql.COUNT_DEAD,
+        (True, True): sql.COUNT_DEAD_IN_NAMESPACE,
+        (False, False): sql.COUNT_EVENT_DEAD,
+        (False, True): sql.COUNT_EVENT_DEAD_IN_NAMESPACE,
+    }[has_additive, by_namespace]
+    window = cap * _COUNT_WINDOW
+    params = _filter_params(filters)
+    for stream in _STREAMS:
+        wanted = _is_wanted(filters, stream)
+        params |= _start_params(stream, START.place)
+        params |= {f"{stream}_window": window if wanted else 0, f"{stream}_limit": cap + 1 if wanted else 0}
+    parts = reader.fetch_all(statement, params)
+    found = sum(int(part["Found"]) for part in parts)
+    return CappedCount(
+        count=min(found, cap), is_capped=found > cap or any(int(part["Seen"]) >= window for part in parts)
+    )
 
 
-def lineage(ref: Ref) -> Lineage:
-    """Return the replay chain around a row; signature only for the moment."""
-    raise NotImplementedError
+def _scan(reader: Reader, filters: DeadFilters, position: Cursor, limit: int, *, has_additive: bool) -> list[_Scan]:
+    """Read every stream until it has a page and one row, or its end, or the bound."""
+    scans = [
+        _Scan(stream=stream, start=position.place, rows=[], is_done=not _is_wanted(filters, stream))
+        for stream in (_STREAMS if has_additive else ("e",))
+    ]
+    listing, seen = _statements(filters, older=position.is_older, has_additive=has_additive)
+    base = _filter_params(filters)
+    for window in (max(window, 2 * limit) for window in WINDOWS):
+        params = dict(base)
+        for scan in scans:
+            params |= _start_params(scan.stream, scan.start)
+            params[f"{scan.stream}_window"] = 0 if scan.is_done else window
+            params[f"{scan.stream}_limit"] = 0 if scan.is_done else limit + 1 - len(scan.rows)
+        by_stream = {scan.stream: scan for scan in scans}
+        for row in reader.fetch_all(listing, params):
+            by_stream[row["Stream"]].rows.append(row)
+        for scan in scans:
+            if len(scan.rows) > limit:
+                scan.is_done, scan.bound = True, None
+                params[f"{scan.stream}_window"] = 0
+        if all(scan.is_done for scan in scans):
+            break
+        reached = {row["Stream"]: row for row in reader.fetch_all(seen, params)}
+        for scan in scans:
+            if not scan.is_done:
+                _advance(scan, reached.get(scan.stream), window)
+        if all(scan.is_done for scan in scans):
+            break
+    return scans
+
+
+def _advance(scan: _Scan, reached: Row | None, window: int) -> None:
+    """Note where a stream's window ended: at the end of the index, or at a key to go on from."""
+    if reached is None or int(reached["Seen"]) < window:
+        scan.is_done, scan.bound = True, None
+    else:
+        scan.start = scan.bound = Place(at=reached["TerminalAt"], id=reached["Id"])
+
+
+def _merge(scans: Iterable[_Scan], *, older: bool) -> tuple[list[Row], Place | None]:
+    """Put the streams into one order, and leave out what lies beyond a stream's bound: others may be between."""
+    scans = list(scans)
+    rows = sorted((row for scan in scans for row in scan.rows), key=_place, reverse=older)
+    bounds = [scan.bound for scan in scans if scan.bound is not None]
+    if not bounds:
+        return rows, None
+    bound = max(bounds) if older else min(bounds)
+    return [row for row in rows if (_place(row) >= bound if older else _place(row) <= bound)], bound
+
+
+def _neighbours(
+    position: Cursor, found: list[Row], *, bound: Place | None, has_more: bool
+) -> tuple[str | None, str | None]:
+    """Return the cursors of the newer and the older page."""
+    first = _place(found[0]) if found else position.place
+    last = _place(found[-1]) if found else position.place
+    if position.is_older:
+        newer = None if position == START else Cursor(place=first, is_older=False).encode()
+        beyond = last if has_more else bound
+        return newer, None if beyond is None else Cursor(place=beyond, is_older=True).encode()
+    beyond = first if has_more else bound
+    newer = None if beyond is None else Cursor(place=beyond, is_older=False).encode()
+    return newer, Cursor(place=last, is_older=True).encode()
+
+
+def _compose(
+    reader: Reader, found: list[Row], *, has_additive: bool
+) -> tuple[tuple[DeadRow, ...], tuple[RejectedRows, ...]]:
+    """Make the page's rows; more than one dead row of an Event is reported instead."""
+    candidates = details.read_candidates(reader, (row["EventId"] for row in found), has_additive=has_additive)
+    rows: list[DeadRow] = []
+    rejected: dict[str, RejectedRows] = {}
+    for row in found:
+        of_event = candidates.get(row["EventId"], [])
+        dead = [item for item in of_event if details.is_dead_candidate(item)]
+        if row["Stream"] != "e" and len(dead) > 1:
+            rejected[row["EventId"]] = RejectedRows(
+                event_id=row["EventId"],
+                work_ids=tuple(item["WorkId"] for item in dead),
+                sentence=f"{len(dead)} dead WorkItems name one Event: none of them can be replayed.",
+            )
+        else:
+            rows.append(details.make_row(row, of_event))
+    return tuple(rows), tuple(rejected.values())
+
+
+def _search(reader: Reader, filters: DeadFilters, *, has_additive: bool) -> DeadPage:
+    """Find rows by id or idempotency key: point reads, one page."""
+    params = _filter_params(filters)
+    event_ids = _search_event_ids(reader, filters, params, has_additive=has_additive)
+    found: list[Row] = []
+    if event_ids:
+        ids = {**params, "event_ids": event_ids}
+        candidates = details.read_candidates(reader, event_ids, has_additive=has_additive)
+        if has_additive and filters.owner != OwnerKind.EVENT:
+            found += reader.fetch_all(sql.LIST_DEAD_WORK_OF_EVENTS, ids)
+        if filters.owner != OwnerKind.WORK_ITEM:
+            owned = {event_id for event_id, items in candidates.items() if any(map(details.is_owning, items))}
+            rows = reader.fetch_all(sql.LIST_DEAD_EVENTS_OF_EVENTS, ids)
+            found += [row for row in rows if row["EventId"] not in owned]
+    found.sort(key=_place, reverse=True)
+    rows_made, rejected = _compose(reader, found[:_SEARCH_ROWS], has_additive=has_additive)
+    return DeadPage(rows=rows_made, rejected=rejected, newer=None, older=None, searched_back_to=None)
+
+
+def _search_event_ids(
+    reader: Reader, filters: DeadFilters, params: dict[str, Any], *, has_additive: bool
+) -> tuple[str, ...]:
+    text = (filters.search or "").strip()
+    try:
+        ref = Ref.parse(text)
+    except errors.InvalidInput:
+        rows = reader.fetch_all(sql.FIND_EVENTS_BY_KEY, {**params, "idempotency_key": text})
+        return tuple(row["EventId"] for row in rows)
+    return details.event_ids_of(reader, ref, has_additive=has_additive)
+
+
+def _place(row: Row) -> Place:
+    return Place(at=row["TerminalAt"], id=row["EventId"] if row["Stream"] == "e" else row["WorkId"])
+
+
+def _is_wanted(filters: DeadFilters, stream: str) -> bool:
+    if filters.owner is None:
+        return True
+    return (filters.owner == OwnerKind.WORK_ITEM) == (stream in _WORK_STREAMS)
+
+
+def _start_params(stream: str, place: Place) -> dict[str, Any]:
+    """Give a stream's place under both directions' names; each statement uses one of them."""
+    return {
+        f"{stream}_upper_at": place.at,
+        f"{stream}_upper_id": place.id,
+        f"{stream}_lower_at": place.at,
+        f"{stream}_lower_id": place.id,
+    }
+
+
+def _filter_params(filters: DeadFilters) -> dict[str, Any]:
+    pack_is_id = filters.pack is not None and details.looks_like_id(filters.pack)
+    return {
+        "org": filters.org,
+        "namespace": filters.namespace,
+        "pack_name": None if pack_is_id else filters.pack,
+        "pack_install_id": filters.pack if pack_is_id else None,
+        "provider": filters.provider,
+        "event_kind": filters.event_kind,
+        "work_type": filters.work_type,
+        "execution_class": filters.execution_class,
+        "source_lane": filters.source_lane,
+        "min_attempts": filters.min_attempts,
+        "max_attempts": filters.max_attempts,
+        "replayed": filters.replayed,
+        "died_after": filters.died_after or LONG_AGO,
+        "died_before": filters.died_before or FAR_AHEAD,
+    }
+
+
+def _statements(filters: DeadFilters, *, older: bool, has_additive: bool) -> tuple[Statement, Statement]:
+    """Return the list statement and the one that tells where its windows ended."""
+    by_namespace = filters.namespace is not None
+    return {
+        (True, False, True): (sql.LIST_DEAD_OLDER, sql.SEEN_DEAD_OLDER),
+        (True, False, False): (sql.LIST_DEAD_NEWER, sql.SEEN_DEAD_NEWER),
+        (True, True, True): (sql.LIST_DEAD_IN_NAMESPACE_OLDER, sql.SEEN_DEAD_IN_NAMESPACE_OLDER),
+        (True, True, False): (sql.LIST_DEAD_IN_NAMESPACE_NEWER, sql.SEEN_DEAD_IN_NAMESPACE_NEWER),
+        (False, False, True): (sql.LIST_EVENT_DEAD_OLDER, sql.SEEN_EVENT_DEAD_OLDER),
+        (False, False, False): (sql.LIST_EVENT_DEAD_NEWER, sql.SEEN_EVENT_DEAD_NEWER),
+        (False, True, True): (sql.LIST_EVENT_DEAD_IN_NAMESPACE_OLDER, sql.SEEN_EVENT_DEAD_IN_NAMESPACE_OLDER),
+        (False, True, False): (sql.LIST_EVENT_DEAD_IN_NAMESPACE_NEWER, sql.SEEN_EVENT_DEAD_IN_NAMESPACE_NEWER),
+    }[has_additive, by_namespace, older]
