@@ -222,7 +222,7 @@ def run(
             at_commit = False
             tx = Tx(connection, name)
             try:
-                with connection.execute_wrapper(tx._guard), transaction.atomic(using=using, durable=True):  # noqa: SLF001
+                with connection.execute_wrapper(tx._guard), transaction.atomic(using=using, durable=True):
                     result = unit(tx)
                     tx.open = False
                     at_commit = True
@@ -291,9 +291,7 @@ def execute_alone(statement: Statement, params: Params | None = None, *, using: 
                 with connection.cursor() as cursor:
                     return int(cursor.execute(statement.text, _adapt(params or {})) or 0)
             except (DatabaseError, InterfaceError) as error:
-                disposition = policy.classify(
-                    _error_number(error), str(error), at_commit=False, in_transaction=False
-                )
+                disposition = policy.classify(_error_number(error), str(error), at_commit=False, in_transaction=False)
                 if disposition in {policy.Disposition.UNKNOWN, policy.Disposition.UNAVAILABLE}:
                     _drop_connection(connection)
                 if disposition is not policy.Disposition.RERUN or tries + 1 == MAX_TRIES:

@@ -89,9 +89,7 @@ def install_schema(
     created: list[str] = []
     altered: list[str] = []
     for step in declared_steps():
-        if step.vintage.age > wanted.age or probe.is_there(
-            step.change, step.table, step.name, found
-        ):
+        if step.vintage.age > wanted.age or probe.is_there(step.change, step.table, step.name, found):
             continue
         if not dry_run and not _bring(connection, step.sql, step.label):
             continue

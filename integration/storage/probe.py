@@ -35,7 +35,9 @@ _COMPLETE_SECONDS: Final = 10.0
 _REMEMBERED: Final = "_lockhouse_capabilities"
 
 _COLUMNS_SQL: Final = "SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()"
-_KEYS_SQL: Final = "SELECT DISTINCT TABLE_NAME, INDEX_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()"
+_KEYS_SQL: Final = (
+    "SELECT DISTINCT TABLE_NAME, INDEX_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()"
+)
 
 
 class Engine(StrEnum):
@@ -161,9 +163,7 @@ def parse_banner(banner: str) -> Server:
     # TiDB poses as MySQL 8.0.11 and would pass for it: its own version stands behind its name.
     if match := re.search(r"TiDB-v?(\d+)\.(\d+)", banner):
         engine = Engine.TIDB
-    elif "mariadb" in banner.lower() and (
-        match := re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", banner)
-    ):
+    elif "mariadb" in banner.lower() and (match := re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", banner)):
         engine = Engine.MARIADB
     elif "tidb" not in banner.lower() and (match := re.match(r"(\d+)\.(\d+)", banner)):
         engine = Engine.MYSQL
@@ -193,14 +193,10 @@ def read_schema(connection: BaseDatabaseWrapper) -> Found:
     )
 
 
-def _read_names(
-    connection: BaseDatabaseWrapper, sql: str
-) -> frozenset[tuple[str, str]]:
+def _read_names(connection: BaseDatabaseWrapper, sql: str) -> frozenset[tuple[str, str]]:
     with connection.cursor() as cursor:
         cursor.execute(sql)
-        names = [
-            (str(table).lower(), str(name).lower()) for table, name in cursor.fetchall()
-        ]
+        names = [(str(table).lower(), str(name).lower()) for table, name in cursor.fetchall()]
     # Filtered here: LIKE with ESCAPE on information_schema finds nothing on TiDB.
     return frozenset(pair for pair in names if pair[0].startswith(TABLE_PREFIX.lower()))
 
@@ -225,10 +221,7 @@ def describe(server: Server, found: Found) -> Capabilities:
         )
 
     def whole(table: str) -> bool:
-        return all(
-            found.has_column(table, column)
-            for column in declared_columns(table, vintage=Vintage.LEGACY)
-        )
+        return all(found.has_column(table, column) for column in declared_columns(table, vintage=Vintage.LEGACY))
 
     has_work_items = whole(WORK_ITEM_TABLE)
     has_additive = has_work_items and complete(Vintage.ADDITIVE, exactly=True)
@@ -253,9 +246,7 @@ def describe(server: Server, found: Found) -> Capabilities:
         )
         and whole("_System_ConnectorRollbackFence")
         and whole("_System_ConnectorLegacyOutcomeReceipt"),
-        missing_tables=tuple(
-            table for table in declared_tables() if not found.has_table(table)
-        ),
+        missing_tables=tuple(table for table in declared_tables() if not found.has_table(table)),
         missing_columns=tuple(
             sorted(
                 f"{step.table}.{column}"
@@ -298,18 +289,14 @@ def probe(connection: BaseDatabaseWrapper, *, fresh: bool = False) -> Capabiliti
     Rule: A-34
     """
     now = time.monotonic()
-    remembered: tuple[object, float, Capabilities] | None = getattr(
-        connection, _REMEMBERED, None
-    )
+    remembered: tuple[object, float, Capabilities] | None = getattr(connection, _REMEMBERED, None)
     if remembered is not None and not fresh:
         database, until, known = remembered
         if database == _database_of(connection) and now < until:
             return known
     capabilities = describe(read_server(connection), read_schema(connection))
     keep = _COMPLETE_SECONDS if capabilities.is_complete else _INCOMPLETE_SECONDS
-    setattr(
-        connection, _REMEMBERED, (_database_of(connection), now + keep, capabilities)
-    )
+    setattr(connection, _REMEMBERED, (_database_of(connection), now + keep, capabilities))
     return capabilities
 
 

@@ -33,10 +33,7 @@ def insert(table: str, **values: Any) -> None:
     with connections["default"].cursor() as cursor:
         cursor.execute(
             f"INSERT INTO `{table}` ({columns}) VALUES ({marks})",
-            [
-                value.replace(tzinfo=None) if isinstance(value, datetime) else value
-                for value in values.values()
-            ],
+            [value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in values.values()],
         )
 
 
@@ -115,11 +112,7 @@ class Installation:
         self.ordinal += 1
         lane = over.pop("SourceLane", f"prospect:{88_000 + self.ordinal}")
         attempt = over.pop("Attempt", 0 if state == "pending" else 5)
-        ended = (
-            self.now - ended_ago
-            if ended_ago is not None and state not in LIVE
-            else None
-        )
+        ended = self.now - ended_ago if ended_ago is not None and state not in LIVE else None
         received = (ended or self.now) - timedelta(minutes=70)
         event_id, receipt_id = id_at(received), id_at(received)
         work_id = over.pop("WorkId", None) or id_at(received)

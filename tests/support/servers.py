@@ -111,7 +111,7 @@ def launch_tidb(folder: Path) -> subprocess.Popen[bytes]:
         "error",
     ]
     with (folder / "output").open("ab") as output:
-        process = subprocess.Popen(  # noqa: S603 - our own build with our own arguments
+        process = subprocess.Popen(
             command,
             cwd=folder / "work",
             # Its spill folder is named after its port, which all servers without a port share.

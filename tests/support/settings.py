@@ -16,8 +16,8 @@ os.environ.setdefault("LOCKHOUSE_TESTING", "1")
 os.environ.setdefault("LOCKHOUSE_VAR_DIR", tempfile.mkdtemp(prefix="lh-var-"))
 os.environ.setdefault("LOCKHOUSE_LOG_LEVEL", "INFO")
 
-from console.settings import *  # noqa: E402, F403
-from console.settings import DATABASES, STORAGES  # noqa: E402
+from console.settings import *  # noqa: F403
+from console.settings import DATABASES, STORAGES
 
 # A second connection would not see what a test has not committed.
 DATABASES = {"default": DATABASES["default"]}

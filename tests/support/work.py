@@ -72,7 +72,8 @@ def expire_lease(work_id: str, *, seconds: int = 60) -> None:
 def make_due(work_id: str) -> None:
     """Move an item's RunAfter into the past, by the database's clock."""
     change(
-        "UPDATE _System_ConnectorWorkItem SET RunAfter = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE WorkId = %s", work_id
+        "UPDATE _System_ConnectorWorkItem SET RunAfter = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE WorkId = %s",
+        work_id,
     )
 
 

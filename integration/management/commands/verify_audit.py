@@ -29,7 +29,9 @@ class Command(BaseCommand):
         else:
             for found in report.breaks:
                 self.stdout.write(f"broken\t{found.stream}\t{found.seq}\t{found.what}")
-            self.stdout.write(f"{report.entry_count} entries in {len(report.heads)} streams, {len(report.breaks)} broken")
+            self.stdout.write(
+                f"{report.entry_count} entries in {len(report.heads)} streams, {len(report.breaks)} broken"
+            )
         if report.breaks:
             message = "the audit chain does not hold"
             raise CommandError(message, returncode=EXIT_REFUSED)

@@ -81,7 +81,7 @@ def test_record_alone__two_writers_of_one_stream_both_get_a_place():
             start.wait()
             for _ in range(10):
                 record_alone(fact())
-        except BaseException as error:  # noqa: BLE001 - it is asserted below, in the main thread
+        except BaseException as error:
             faults.append(error)
         finally:
             connections.close_all()

@@ -193,7 +193,11 @@ def bad(text: LiteralString, **fields: object) -> Statement:
             "does not declare EVENT",
         ),
         (
-            bad("UPDATE _System_ConnectorWorkItem SET State = 'dead'", returns=Returns.COUNT, locks=(LockRank.WORK_ITEM,)),
+            bad(
+                "UPDATE _System_ConnectorWorkItem SET State = 'dead'",
+                returns=Returns.COUNT,
+                locks=(LockRank.WORK_ITEM,),
+            ),
             "every row",
         ),
         (
