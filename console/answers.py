@@ -26,7 +26,7 @@ ANSWERS: dict[int, Answer] = {
     ),
     403: Answer(
         title="You may not do this",
-        sentence="Your account does not hold the permission that this needs, or the form was too old. Nothing was changed.",
+        sentence="Your account does not hold the permission that this needs. Nothing was changed.",
         next_step="Reload the page you came from. If it stays so, ask an administrator.",
     ),
     404: Answer(
@@ -46,7 +46,7 @@ ANSWERS: dict[int, Answer] = {
     ),
     500: Answer(
         title="Lockhouse failed to answer",
-        sentence="Something went wrong here. Whether a change was made is in the audit trail; a replay that was sent twice is made once.",
+        sentence="Something went wrong here. The audit trail tells whether a change was made.",
         next_step="Try again. If it stays so, look into the service's log at this time.",
     ),
     503: Answer(
@@ -86,12 +86,10 @@ def say(
         "next_step": next_step or answer.next_step,
         "bare": True,
     }
-    template = (
-        "console/_answer.html" if _is_fragment(request) else "console/answer.html"
-    )
+    template = "console/_answer.html" if _is_fragment(request) else "console/answer.html"
     return render(request, template, context, status=status)
 
 
 def _is_fragment(request: HttpRequest) -> bool:
     htmx = getattr(request, "htmx", None)
-    return bool(htmx) and not htmx.boosted
+    return htmx is not None and bool(htmx) and not htmx.boosted

@@ -14,6 +14,6 @@ class ConsoleConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks and the handlers that keep groups and audit complete."""
-        from console import checks, signals  # noqa: F401 - registration needs loaded apps
+        from console import checks, signals  # noqa: F401, PLC0415 - both need loaded apps - registration needs loaded apps
 
         signals.connect()

@@ -10,7 +10,7 @@ from datetime import datetime
 from integration.work.reads import Hour
 
 WIDTH, HEIGHT = 720, 220
-LEFT, RIGHT, TOP, BOTTOM = 44, 12, 14, 26
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,7 @@ def hour_chart(hours: Sequence[Hour]) -> Chart:
     """
     top = _nice(
         max(
-            (
-                max(hour.arrived.value, hour.succeeded.value, hour.died.value)
-                for hour in hours
-            ),
+            (max(hour.arrived.value, hour.succeeded.value, hour.died.value) for hour in hours),
             default=0,
         )
     )
@@ -81,12 +78,9 @@ def hour_chart(hours: Sequence[Hour]) -> Chart:
         for index, hour in enumerate(hours)
     )
     line = " ".join(
-        f"{bar.middle},{round(floor - height(hour.succeeded.value), 1)}"
-        for bar, hour in zip(bars, hours, strict=True)
+        f"{bar.middle},{round(floor - height(hour.succeeded.value), 1)}" for bar, hour in zip(bars, hours, strict=True)
     )
-    ticks = tuple(
-        (round(floor - span * part / 2, 1), round(top * part / 2)) for part in range(3)
-    )
+    ticks = tuple((round(floor - span * part / 2, 1), round(top * part / 2)) for part in range(3))
     return Chart(
         bars=bars,
         line=line,
@@ -102,5 +96,5 @@ def _nice(value: int) -> int:
     """Return the next round number at or above a value, at least 4, so that half of it is whole."""
     if value <= 4:
         return 4
-    power = 10 ** math.floor(math.log10(value))
+    power: int = 10 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= value)

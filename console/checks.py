@@ -11,9 +11,7 @@ from console import permissions
 
 
 @register("security")
-def check_every_route_declares_its_permission(
-    app_configs: Sequence[Any] | None, **kwargs: Any
-) -> list[CheckMessage]:
+def check_every_route_declares_its_permission(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Refuse to start with a route that neither declares a permission nor is listed as anonymous.
 
     Returns:

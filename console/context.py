@@ -18,11 +18,7 @@ def rail(request: HttpRequest) -> dict[str, Any]:
     """Return the rail's counts, read only if the page draws the rail."""
     return {
         "nav": {
-            "dead": SimpleLazyObject(
-                lambda: reads.count_in_state(WorkItemState.DEAD, cap=RAIL_CAP)
-            ),
-            "quarantined": SimpleLazyObject(
-                lambda: reads.count_receipts(ReceiptState.QUARANTINED, cap=RAIL_CAP)
-            ),
+            "dead": SimpleLazyObject(lambda: reads.count_in_state(WorkItemState.DEAD, cap=RAIL_CAP)),
+            "quarantined": SimpleLazyObject(lambda: reads.count_receipts(ReceiptState.QUARANTINED, cap=RAIL_CAP)),
         }
     }

@@ -59,23 +59,17 @@ class DeadFilter(Filter):
         required=False,
         choices=[("", "Any"), ("work_item", "WorkItem"), ("event", "Event (legacy)")],
     )
-    attempts = forms.IntegerField(
-        label="Attempts, at least", required=False, min_value=0, max_value=10_000
-    )
+    attempts = forms.IntegerField(label="Attempts, at least", required=False, min_value=0, max_value=10_000)
     source_lane = _text("Source lane")
     died_after = forms.DateTimeField(
         label="Died from",
         required=False,
-        widget=forms.DateTimeInput(
-            format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}
-        ),
+        widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),
     )
     died_before = forms.DateTimeField(
         label="Died before",
         required=False,
-        widget=forms.DateTimeInput(
-            format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}
-        ),
+        widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),
     )
     replayed = forms.ChoiceField(
         label="Replay",
@@ -109,11 +103,7 @@ class AuditFilter(Filter):
             "outcome": "outcome",
             "ref": "ref_id",
         }
-        return {
-            column: self.cleaned_data[name]
-            for name, column in columns.items()
-            if self.cleaned_data.get(name)
-        }
+        return {column: self.cleaned_data[name] for name, column in columns.items() if self.cleaned_data.get(name)}
 
 
 class ReplayForm(forms.Form):
@@ -124,9 +114,7 @@ class ReplayForm(forms.Form):
         max_length=REASON_MAX,
         strip=True,
         widget=forms.Textarea,
-        error_messages={
-            "required": "Say why: the reason goes into the audit trail and onto the child's page."
-        },
+        error_messages={"required": "Say why: the reason goes into the audit trail and onto the child's page."},
     )
     route = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
     idempotency_key = forms.UUIDField(widget=forms.HiddenInput)

@@ -26,9 +26,7 @@ def _redacted(value: Any, depth: int = 0) -> Any:
         return REDACTED
     if isinstance(value, Mapping):
         return {
-            str(name): REDACTED
-            if _SECRET_NAME.search(str(name))
-            else _redacted(item, depth + 1)
+            str(name): REDACTED if _SECRET_NAME.search(str(name)) else _redacted(item, depth + 1)
             for name, item in value.items()
         }
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -117,12 +115,8 @@ def _error_shape(exc_info: Any) -> list[str]:
         frames = []
         step = error.__traceback__
         while step is not None:
-            frames.append(
-                f"{step.tb_frame.f_globals.get('__name__', '?')}:{step.tb_lineno}"
-            )
+            frames.append(f"{step.tb_frame.f_globals.get('__name__', '?')}:{step.tb_lineno}")
             step = step.tb_next
-        lines.append(
-            f"{type(error).__module__}.{type(error).__qualname__} at {' > '.join(frames[-8:])}"
-        )
+        lines.append(f"{type(error).__module__}.{type(error).__qualname__} at {' > '.join(frames[-8:])}")
         error = error.__cause__
     return lines

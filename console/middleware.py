@@ -54,9 +54,7 @@ def actor_of(request: HttpRequest) -> Actor:
         name=user.get_username(),
         remote_addr=request.META.get("REMOTE_ADDR") or None,
         via="console",
-        permissions=frozenset(user.get_all_permissions())
-        if user.is_authenticated
-        else frozenset(),
+        permissions=frozenset(user.get_all_permissions()) if user.is_authenticated else frozenset(),
     )
 
 
@@ -76,10 +74,7 @@ class SessionAge:
             now = int(time.time())
             started = request.session.setdefault(STARTED_KEY, now)
             seen = request.session.get(SEEN_KEY, now)
-            if (
-                now - started > SESSION_ABSOLUTE_SECONDS
-                or now - seen > SESSION_IDLE_SECONDS
-            ):
+            if now - started > SESSION_ABSOLUTE_SECONDS or now - seen > SESSION_IDLE_SECONDS:
                 logout(request)
             elif not getattr(request, "htmx", False) and (
                 now - seen > SEEN_EVERY_SECONDS or SEEN_KEY not in request.session
@@ -129,11 +124,7 @@ class Answers:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Answer, with a designed page in place of Django's empty 405."""
         token = None
-        if (
-            getattr(request, "user", None) is not None
-            and request.method == "POST"
-            and request.user.is_authenticated
-        ):
+        if getattr(request, "user", None) is not None and request.method == "POST" and request.user.is_authenticated:
             token = current_actor.set(actor_of(request))
         try:
             response = self.get_response(request)
@@ -146,19 +137,13 @@ class Answers:
             return page
         return response
 
-    def process_exception(
-        self, request: HttpRequest, exception: Exception
-    ) -> HttpResponse | None:
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer a domain error by its code and status; leave everything else to Django.
 
         Only the error's fixed sentence is shown. Broken invariants show nothing but the 500 page: their
         message is for the log.
         """
-        if (
-            not isinstance(exception, IntegrationError)
-            or exception.http_status >= 500
-            and not exception.retryable
-        ):
+        if not isinstance(exception, IntegrationError) or (exception.http_status >= 500 and not exception.retryable):
             return None
         response = say(
             request,

@@ -45,9 +45,7 @@ class AuditEntry(models.Model):
     no foreign key to the actor, so that removing an account never touches the trail.
     """
 
-    id = models.CharField(
-        primary_key=True, max_length=36, default=new_id, editable=False
-    )
+    id = models.CharField(primary_key=True, max_length=36, default=new_id, editable=False)
     stream = models.CharField(max_length=80)
     seq = models.BigIntegerField()
     previous_digest = models.CharField(max_length=64)
@@ -56,15 +54,15 @@ class AuditEntry(models.Model):
     actor_id = models.BigIntegerField(null=True)
     actor_name = models.CharField(max_length=150)
     via = models.CharField(max_length=16)
-    remote_addr = models.CharField(max_length=45, null=True)
+    remote_addr = models.CharField(max_length=45, null=True)  # noqa: DJ001 - absent is not empty
     action = models.CharField(max_length=64)
     outcome = models.CharField(max_length=16)
     ref_kind = models.CharField(max_length=16)
     ref_id = models.CharField(max_length=64)
-    org_id = models.CharField(max_length=64, null=True)
-    namespace = models.CharField(max_length=191, null=True)
-    pack_install_id = models.CharField(max_length=36, null=True)
-    event_kind = models.CharField(max_length=191, null=True)
+    org_id = models.CharField(max_length=64, null=True)  # noqa: DJ001 - absent is not empty
+    namespace = models.CharField(max_length=191, null=True)  # noqa: DJ001 - absent is not empty
+    pack_install_id = models.CharField(max_length=36, null=True)  # noqa: DJ001 - absent is not empty
+    event_kind = models.CharField(max_length=191, null=True)  # noqa: DJ001 - absent is not empty
     reason = models.TextField()
     facts = models.TextField()
 
@@ -73,9 +71,7 @@ class AuditEntry(models.Model):
     class Meta:
         """Reading orders of the audit page, and the uniqueness that the chain rests on."""
 
-        constraints = [
-            models.UniqueConstraint(fields=["stream", "seq"], name="audit_stream_seq")
-        ]
+        constraints = [models.UniqueConstraint(fields=["stream", "seq"], name="audit_stream_seq")]
         indexes = [
             models.Index(fields=["at", "id"], name="audit_at_id"),
             models.Index(fields=["ref_id", "at"], name="audit_ref_at"),

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeAlias, cast
 
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 VIEW = "integration.view_connector_event"
 REPLAY = "integration.replay_connector_event"
@@ -30,9 +30,7 @@ ADMIN_SITE = "admin-site"
 ANONYMOUS = "anonymous"
 
 #: Route names that anybody may call. Each is tested to disclose nothing.
-ANONYMOUS_ROUTES = frozenset(
-    {"sign-in", "healthz", "readyz", "metrics", "hook", "favicon"}
-)
+ANONYMOUS_ROUTES = frozenset({"sign-in", "healthz", "readyz", "metrics", "hook", "favicon"})
 
 #: Groups that every installation starts with, and what each may do.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -56,7 +54,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
+View: TypeAlias = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 
 def requires(permission: str) -> Callable[[View[P]], View[P]]:
@@ -76,9 +74,7 @@ def requires(permission: str) -> Callable[[View[P]], View[P]]:
 
     def decorate(view: View[P]) -> View[P]:
         @wraps(view)
-        def guarded(
-            request: HttpRequest, *args: P.args, **kwargs: P.kwargs
-        ) -> HttpResponseBase:
+        def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_sign_in(request)
             if permission != SIGNED_IN and not request.user.has_perm(permission):
@@ -86,15 +82,13 @@ def requires(permission: str) -> Callable[[View[P]], View[P]]:
             return view(request, *args, **kwargs)
 
         guarded.required_permission = permission  # type: ignore[attr-defined]
-        return guarded
+        return cast("View[P]", guarded)
 
     return decorate
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponseBase:
     if getattr(request, "htmx", False):
-        from django.urls import reverse
-
         # A fragment swapped into a page would show the form inside a table: move the whole page instead.
         response = HttpResponse(status=401)
         response["HX-Redirect"] = reverse("sign-in")
@@ -132,9 +126,7 @@ def _walk(patterns: list[Any], *, prefix: str, namespace: str) -> Iterator[Route
     for entry in patterns:
         if isinstance(entry, URLResolver):
             inner = f"{namespace}{entry.namespace}:" if entry.namespace else namespace
-            yield from _walk(
-                entry.url_patterns, prefix=prefix + str(entry.pattern), namespace=inner
-            )
+            yield from _walk(entry.url_patterns, prefix=prefix + str(entry.pattern), namespace=inner)
         elif isinstance(entry, URLPattern):
             name = f"{namespace}{entry.name}" if entry.name else ""
             yield Route(

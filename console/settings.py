@@ -26,9 +26,7 @@ from integration.storage.addresses import DATABASE_NAME, socket_path
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
 
 env = Env()
-LOCKHOUSE_VAR_DIR: Path = Path(
-    env.str("LOCKHOUSE_VAR_DIR", str(BASE_DIR / "var"))
-).absolute()
+LOCKHOUSE_VAR_DIR: Path = Path(env.str("LOCKHOUSE_VAR_DIR", str(BASE_DIR / "var"))).absolute()
 # The local run notes its own choices there, so that a command typed by hand meets the same database.
 env.read_env(str(LOCKHOUSE_VAR_DIR / "lockhouse.env"), recurse=False, override=False)
 
@@ -90,12 +88,8 @@ LOCKHOUSE_SECRETS: dict[str, str] = {
     if name.startswith("LOCKHOUSE_SECRETS_") and value
 }
 if _MAY_GENERATE and "DEMO" not in LOCKHOUSE_SECRETS:
-    LOCKHOUSE_SECRETS["DEMO"] = _generated_once(
-        "demo-secret", secrets.token_urlsafe(32)
-    )
-LOCKHOUSE_SURFACES: frozenset[str] = frozenset(
-    env.list("LOCKHOUSE_SURFACES", ["console", "ingress"])
-)
+    LOCKHOUSE_SECRETS["DEMO"] = _generated_once("demo-secret", secrets.token_urlsafe(32))
+LOCKHOUSE_SURFACES: frozenset[str] = frozenset(env.list("LOCKHOUSE_SURFACES", ["console", "ingress"]))
 
 ALLOWED_HOSTS = env.list(
     "LOCKHOUSE_ALLOWED_HOSTS",
@@ -122,9 +116,7 @@ def databases(url: str) -> dict[str, Any]:
     Returns:
         `default`, and `ingress`: the same database with timeouts short enough for a provider's patience.
     """
-    parsed: dict[str, Any] = dict(
-        dj_database_url.parse(url, conn_max_age=60, conn_health_checks=True)
-    )
+    parsed: dict[str, Any] = dict(dj_database_url.parse(url, conn_max_age=60, conn_health_checks=True))
     options = {
         **parsed.get("OPTIONS", {}),
         "isolation_level": "read committed",
@@ -152,7 +144,9 @@ def databases(url: str) -> dict[str, Any]:
 
 
 LOCALDB_DIR: Path = LOCKHOUSE_VAR_DIR / "mariadb"
-_LOCALDB_URL: Final = f"mysql://root@localhost/{DATABASE_NAME}?unix_socket={quote(str(socket_path(LOCALDB_DIR)), safe='/')}"
+_LOCALDB_URL: Final = (
+    f"mysql://root@localhost/{DATABASE_NAME}?unix_socket={quote(str(socket_path(LOCALDB_DIR)), safe='/')}"
+)
 DATABASES = databases(env.str("LOCKHOUSE_DATABASE_URL", "") or _LOCALDB_URL)
 #: The alias through which receipts are stored.
 LOCKHOUSE_INGRESS_DATABASE = "ingress"
@@ -218,9 +212,7 @@ AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
 ]
 AUTH_PASSWORD_VALIDATORS = [
-    {
-        "NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"
-    },
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {
         "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
         "OPTIONS": {"min_length": 12},
@@ -278,9 +270,7 @@ CONTENT_SECURITY_POLICY = {
 
 STATIC_URL = "/static/"
 STATIC_ROOT = LOCKHOUSE_VAR_DIR / "static"
-STATICFILES_DIRS: list[Path | tuple[str, Path]] = [
-    path for path in (BASE_DIR / "static",) if path.is_dir()
-]
+STATICFILES_DIRS: list[Path | tuple[str, Path]] = [path for path in (BASE_DIR / "static",) if path.is_dir()]
 for _package, _folder in (
     ("htmx", "htmx.org/dist"),
     ("inter", "@fontsource-variable/inter/files"),
@@ -290,9 +280,7 @@ for _package, _folder in (
         STATICFILES_DIRS.append((_package, BASE_DIR / "node_modules" / _folder))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {
-        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
-    },
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
 
 # Language, time, logs

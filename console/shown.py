@@ -17,11 +17,7 @@ def dead_filters(chosen: dict[str, Any]) -> DeadFilters:
         chosen: The form's cleaned data; empty means unrestricted.
     """
     replayed = {"yes": True, "no": False}.get(chosen["replayed"])
-    values = {
-        name: value or None
-        for name, value in chosen.items()
-        if name not in {"id", "replayed", "attempts"}
-    }
+    values = {name: value or None for name, value in chosen.items() if name not in {"id", "replayed", "attempts"}}
     return DeadFilters(
         **values,
         search=chosen["id"] or None,
@@ -37,10 +33,7 @@ def plain(value: Any) -> Any:
         value: A dataclass, enum, moment, collection or scalar.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-        }
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
@@ -49,6 +42,4 @@ def plain(value: Any) -> Any:
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
-    return (
-        value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
-    )
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

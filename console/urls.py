@@ -26,9 +26,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
 ]
 
 if "ingress" in settings.LOCKHOUSE_SURFACES:
-    urlpatterns += [
-        path("hooks/<str:namespace>/<str:route_key>", hooks.receive, name="hook")
-    ]
+    urlpatterns += [path("hooks/<str:namespace>/<str:route_key>", hooks.receive, name="hook")]
 
 if "console" in settings.LOCKHOUSE_SURFACES:
     urlpatterns += [

@@ -68,7 +68,7 @@ def relative(moment: datetime, now: datetime | None = None) -> str:
 
 
 @register.simple_tag
-def when(moment: datetime | None, precise: bool = False, absent: str = "—") -> str:
+def when(moment: datetime | None, *, precise: bool = False, absent: str = "—") -> str:
     """Show a moment: absolute in the page's zone, the relative one under it."""
     if moment is None:
         return absent
@@ -81,7 +81,7 @@ def when(moment: datetime | None, precise: bool = False, absent: str = "—") ->
 
 
 @register.simple_tag
-def at(moment: datetime | None, precise: bool = False, absent: str = "—") -> str:
+def at(moment: datetime | None, *, precise: bool = False, absent: str = "—") -> str:
     """Show a moment on one line, absolute, with its date and zone as the title."""
     return absent if moment is None else _absolute(moment, precise=precise)
 
@@ -103,9 +103,7 @@ def ago(moment: datetime | None, absent: str = "—") -> str:
 
 def _absolute(moment: datetime, *, precise: bool) -> SafeString:
     local = timezone.localtime(moment)
-    clock = f"{local:%H:%M:%S}" + (
-        f".{local.microsecond // 1000:03d}" if precise else ""
-    )
+    clock = f"{local:%H:%M:%S}" + (f".{local.microsecond // 1000:03d}" if precise else "")
     today = timezone.localtime().date()
     shown = clock if local.date() == today else f"{local:%Y-%m-%d} {clock}"
     return format_html(

@@ -42,14 +42,9 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "page": page,
         "newer": neighbour(request, page.newer),
         "older": neighbour(request, page.older),
-        "chips": [
-            (label, value, without(request, name))
-            for name, label, value in form.chosen()
-        ],
+        "chips": [(label, value, without(request, name)) for name, label, value in form.chosen()],
         "clear": without(request, *form.fields),
-        "tabs": [
-            (label, value, _with_replayed(request, value)) for label, value in TABS
-        ],
+        "tabs": [(label, value, _with_replayed(request, value)) for label, value in TABS],
         "chosen": form.cleaned_data["replayed"],
     }
     if request.htmx:  # type: ignore[attr-defined]

@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 
 from console.answers import say
 
 
-def bad_request(
-    request: HttpRequest, exception: Exception | None = None
-) -> HttpResponse:
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Answer 400."""
     return say(request, 400, code="bad_request")
 
 
-def permission_denied(
-    request: HttpRequest, exception: Exception | None = None
-) -> HttpResponse:
+def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Answer 403, the same for a missing permission and for what does not exist."""
     return say(request, 403, code="permission_denied")
 
@@ -46,6 +43,4 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 def locked_out(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
     """Answer 429 to too many sign-in attempts, the same for known and unknown accounts."""
-    from django.shortcuts import render
-
     return render(request, "console/sign_in.html", {"locked": True}, status=429)

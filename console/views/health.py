@@ -52,9 +52,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         registry=registry,
     )
     for state in WorkItemState:
-        work.labels(state=str(state)).set(
-            reads.count_in_state(state, cap=METRICS_CAP).value
-        )
+        work.labels(state=str(state)).set(reads.count_in_state(state, cap=METRICS_CAP).value)
     receipts = Gauge(
         "lockhouse_receipts",
         f"Waiting receipts by state, counted up to {METRICS_CAP}.",
@@ -62,17 +60,11 @@ def metrics(request: HttpRequest) -> HttpResponse:
         registry=registry,
     )
     for waiting in (ReceiptState.RECEIVED, ReceiptState.QUARANTINED):
-        receipts.labels(state=str(waiting)).set(
-            reads.count_receipts(waiting, cap=METRICS_CAP).value
-        )
+        receipts.labels(state=str(waiting)).set(reads.count_receipts(waiting, cap=METRICS_CAP).value)
     now = timezone.now()
     workers = reads.workers_alive(now)
-    Gauge(
-        "lockhouse_workers_alive", "Claim processes heard of lately.", registry=registry
-    ).set(workers.alive)
-    Gauge(
-        "lockhouse_claims_in_flight", "Executions running now.", registry=registry
-    ).set(workers.in_flight)
+    Gauge("lockhouse_workers_alive", "Claim processes heard of lately.", registry=registry).set(workers.alive)
+    Gauge("lockhouse_claims_in_flight", "Executions running now.", registry=registry).set(workers.in_flight)
     oldest = reads.oldest_due_at()
     Gauge(
         "lockhouse_oldest_due_seconds",

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 import structlog
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse
 from django.http.request import UnreadablePostError
@@ -23,7 +24,6 @@ from integration.ingress import service
 from integration.ingress.secrets import SecretUnavailable, resolve_secrets
 from integration.ingress.verify import SignatureVerdict, SignedRequest, verify
 
-USING: Final = "ingress"
 _MAX_SAFE_HEADER_CHARACTERS: Final = 200
 #: What is kept of a request's headers, by WSGI name; everything else is forgotten.
 _SAFE_HEADERS: Final = (("content-type", "CONTENT_TYPE"), ("user-agent", "HTTP_USER_AGENT"))
@@ -124,7 +124,7 @@ def _receive(request: HttpRequest, namespace: str, route_key: str, started: floa
             delivery_id=None if header is None else _header(request, header),
             safe_headers=_safe_headers(request),
             deadline=deadline,
-            using=USING,
+            using=settings.LOCKHOUSE_INGRESS_DATABASE,
         )
     except errors.IntegrationError as error:
         raise _Rejected(Rejection.NOT_STORED, error.code) from None
@@ -135,7 +135,7 @@ def _receive(request: HttpRequest, namespace: str, route_key: str, started: floa
 
 def _find(namespace: str, route_key: str) -> WebhookBinding:
     try:
-        binding = find_webhook(namespace, route_key, using=USING)
+        binding = find_webhook(namespace, route_key, using=settings.LOCKHOUSE_INGRESS_DATABASE)
     except (DatabaseError, InterfaceError) as error:
         raise _Rejected(Rejection.NOT_STORED, type(error).__name__) from None
     if binding is None:

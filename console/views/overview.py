@@ -41,14 +41,8 @@ def show(request: HttpRequest) -> HttpResponse:
         "hours": hours,
         "hour_cap": reads.HOUR_CAP,
         "chart": hour_chart(hours),
-        "replays": AuditEntry.objects.filter(
-            action="work_item.replayed", outcome="done"
-        ).order_by("-at", "-id")[:6],
+        "replays": AuditEntry.objects.filter(action="work_item.replayed", outcome="done").order_by("-at", "-id")[:6],
         "read_at": now,
     }
-    template = (
-        "console/overview/_figures.html"
-        if request.htmx
-        else "console/overview/page.html"
-    )  # type: ignore[attr-defined]
+    template = "console/overview/_figures.html" if request.htmx else "console/overview/page.html"  # type: ignore[attr-defined]
     return render(request, template, context)

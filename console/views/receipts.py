@@ -32,9 +32,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "older": neighbour(request, page.older),
         "read_at": timezone.now(),
     }
-    template = (
-        "console/receipts/_rows.html" if request.htmx else "console/receipts/page.html"
-    )  # type: ignore[attr-defined]
+    template = "console/receipts/_rows.html" if request.htmx else "console/receipts/page.html"  # type: ignore[attr-defined]
     return render(request, template, context)
 
 

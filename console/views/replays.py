@@ -76,12 +76,8 @@ def progress(request: HttpRequest, ref: str) -> HttpResponse:
         "ref": parsed,
         "child": child,
         "is_ended": child is not None and child.state in ENDED,
-        "entry": AuditEntry.objects.filter(ref_id=parsed.id, outcome="done")
-        .order_by("-at")
-        .first(),
+        "entry": AuditEntry.objects.filter(ref_id=parsed.id, outcome="done").order_by("-at").first(),
         "read_at": timezone.now(),
     }
-    template = (
-        "console/dlq/_progress.html" if request.htmx else "console/dlq/replayed.html"
-    )  # type: ignore[attr-defined]
+    template = "console/dlq/_progress.html" if request.htmx else "console/dlq/replayed.html"  # type: ignore[attr-defined]
     return render(request, template, context)

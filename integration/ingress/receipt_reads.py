@@ -136,7 +136,7 @@ def _parse(cursor: str) -> dict[str, Any]:
     try:
         moment = datetime.fromisoformat(parts[0])
         if len(parts) != 3 or moment.tzinfo is None or len(cursor) > 300:
-            raise ValueError(cursor)
+            raise ValueError(cursor)  # noqa: TRY301 - one message for every fault of a cursor
     except ValueError as error:
         message = "The page's cursor is not one of this list."
         raise InvalidInput(message) from error

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from integration.errors import InvalidInput, WorkItemNotFound
 from integration.states import (
-    NONTERMINAL_STATES,
     TERMINAL_STATES,
     AttemptOutcome,
     ReceiptState,
@@ -22,6 +21,7 @@ from integration.states import (
 )
 from integration.storage import db
 from integration.storage.sql import operator_reads as sql
+from integration.storage.statements import Statement
 
 COUNT_CAP: Final = 10_000
 HOUR_CAP: Final = 2_000
@@ -163,9 +163,7 @@ def count_in_state(state: WorkItemState, *, cap: int = COUNT_CAP) -> Capped:
         The capped count.
     """
     return _capped(
-        db.read().fetch_one(
-            sql.COUNT_WORK_IN_STATE, {"state": str(state), "cap": cap + 1}
-        ),
+        db.read().fetch_one(sql.COUNT_WORK_IN_STATE, {"state": str(state), "cap": cap + 1}),
         cap,
     )
 
@@ -173,9 +171,7 @@ def count_in_state(state: WorkItemState, *, cap: int = COUNT_CAP) -> Capped:
 def count_receipts(state: ReceiptState, *, cap: int = COUNT_CAP) -> Capped:
     """Count the receipts in a state, up to a cap."""
     return _capped(
-        db.read().fetch_one(
-            sql.COUNT_RECEIPTS_IN_STATE, {"state": str(state), "cap": cap + 1}
-        ),
+        db.read().fetch_one(sql.COUNT_RECEIPTS_IN_STATE, {"state": str(state), "cap": cap + 1}),
         cap,
     )
 
@@ -198,9 +194,7 @@ def workers_alive(now: datetime) -> Workers:
     Args:
         now: The present moment, aware UTC.
     """
-    row = db.read().fetch_one(
-        sql.SUM_RUNNING_PROCESSES, {"since": now - timedelta(seconds=ALIVE_SECONDS)}
-    )
+    row = db.read().fetch_one(sql.SUM_RUNNING_PROCESSES, {"since": now - timedelta(seconds=ALIVE_SECONDS)})
     found = row or {"Alive": 0, "Slots": 0, "InFlight": 0}
     return Workers(
         alive=int(found["Alive"]),
@@ -252,9 +246,7 @@ def hours(now: datetime, *, count: int = HOURS_SHOWN) -> tuple[Hour, ...]:
         found.append(
             Hour(
                 start=start,
-                arrived=_capped(
-                    reader.fetch_one(sql.COUNT_ARRIVED_IN_HOUR, ids), HOUR_CAP
-                ),
+                arrived=_capped(reader.fetch_one(sql.COUNT_ARRIVED_IN_HOUR, ids), HOUR_CAP),
                 succeeded=_capped(
                     reader.fetch_one(
                         sql.COUNT_ENDED_IN_HOUR,
@@ -274,9 +266,7 @@ def hours(now: datetime, *, count: int = HOURS_SHOWN) -> tuple[Hour, ...]:
     return tuple(found)
 
 
-def list_work(
-    *, state: WorkItemState | None, cursor: str | None, limit: int = 50
-) -> WorkPage:
+def list_work(*, state: WorkItemState | None, cursor: str | None, limit: int = 50) -> WorkPage:
     """Return one page of WorkItems.
 
     Args:
@@ -355,9 +345,7 @@ def pack_names(ids: Iterable[str]) -> dict[str, PackName]:
             incarnation=row["Incarnation"],
             status=row["Status"],
         )
-        for row in db.read().fetch_all(
-            sql.LIST_PACK_NAMES, {"pack_install_ids": wanted}
-        )
+        for row in db.read().fetch_all(sql.LIST_PACK_NAMES, {"pack_install_ids": wanted})
     }
 
 
@@ -404,25 +392,16 @@ def _work_row(row: dict[str, Any], packs: dict[str, PackName]) -> WorkRow:
 
 def _list_statement(
     state: WorkItemState | None, key: tuple[str, ...], *, backwards: bool
-) -> tuple[sql.Statement, dict[str, Any]]:
+) -> tuple[Statement, dict[str, Any]]:
     if state is None:
         start = key[0] if key else _LAST_ID
-        return (
-            sql.LIST_WORK_BY_ID_NEWER if backwards else sql.LIST_WORK_BY_ID_OLDER
-        ), {"work_id": start}
+        return (sql.LIST_WORK_BY_ID_NEWER if backwards else sql.LIST_WORK_BY_ID_OLDER), {"work_id": start}
     if state in TERMINAL_STATES:
         moment, work_id = (_moment(key), key[-1]) if key else (_FAR, _LAST_ID)
-        statement = (
-            sql.LIST_ENDED_WORK_NEWER if backwards else sql.LIST_ENDED_WORK_OLDER
-        )
+        statement = sql.LIST_ENDED_WORK_NEWER if backwards else sql.LIST_ENDED_WORK_OLDER
         return statement, {"state": str(state), "moment": moment, "work_id": work_id}
-    assert state in NONTERMINAL_STATES
-    moment, queue, work_id = (
-        (_moment(key), key[1], key[-1]) if key else (_LONG_AGO, "", _FIRST_ID)
-    )
-    statement = (
-        sql.LIST_WAITING_WORK_SOONER if backwards else sql.LIST_WAITING_WORK_LATER
-    )
+    moment, queue, work_id = (_moment(key), key[1], key[-1]) if key else (_LONG_AGO, "", _FIRST_ID)
+    statement = sql.LIST_WAITING_WORK_SOONER if backwards else sql.LIST_WAITING_WORK_LATER
     return statement, {
         "state": str(state),
         "moment": moment,
@@ -452,7 +431,7 @@ def _moment(key: tuple[str, ...]) -> datetime:
     try:
         moment = datetime.fromisoformat(key[0])
         if moment.tzinfo is None or len(key) < 2:
-            raise ValueError(key)
+            raise ValueError(key)  # noqa: TRY301 - one message for every fault of a cursor
     except ValueError as error:
         message = "The page's cursor is not one of this list."
         raise InvalidInput(message) from error

@@ -33,9 +33,7 @@ def browser(django_db_setup: None) -> Iterator[Browser]:
     # Playwright's own loop runs in this thread: Django would take the tests' queries for async ones.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=os.environ.get("CHROMIUM", CHROMIUM), args=FLAGS
-        )
+        started = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM", CHROMIUM), args=FLAGS)
         yield started
         started.close()
     del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
@@ -56,9 +54,7 @@ def installation(transactional_db: None) -> Installation:
 
 
 @pytest.fixture
-def open_page(
-    browser: Browser, live_server: Any, operator: User, client: Any
-) -> Iterator[Any]:
+def open_page(browser: Browser, live_server: Any, operator: User, client: Any) -> Iterator[Any]:
     """Open pages as the operator; every error of a page's console fails the test."""
     contexts = []
     complaints: list[str] = []
@@ -80,15 +76,11 @@ def open_page(
         )
         contexts.append(context)
         cookie = next(iter(client.cookies.values()))
-        context.add_cookies(
-            [{"name": cookie.key, "value": cookie.value, "url": live_server.url}]
-        )
+        context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": live_server.url}])
         page = context.new_page()
         page.on(
             "console",
-            lambda message: (
-                complaints.append(message.text) if message.type == "error" else None
-            ),
+            lambda message: complaints.append(message.text) if message.type == "error" else None,
         )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(live_server.url + path)
@@ -99,6 +91,4 @@ def open_page(
     for context in contexts:
         context.close()
     expected = getattr(open_, "expected", ())
-    assert [
-        text for text in complaints if not any(part in text for part in expected)
-    ] == []
+    assert [text for text in complaints if not any(part in text for part in expected)] == []

@@ -48,17 +48,11 @@ def _fill(installation: Installation) -> dict[str, str]:
     for minutes in range(2, 60):
         installation.work(ended_ago=timedelta(minutes=minutes * 11))
     for minutes in range(40):
-        installation.work(
-            "succeeded", ended_ago=timedelta(minutes=minutes * 13), Attempt=1
-        )
+        installation.work("succeeded", ended_ago=timedelta(minutes=minutes * 13), Attempt=1)
     for state in ("pending", "pending", "processing", "retry", "retry"):
         installation.work(state, Attempt=0 if state == "pending" else 2)
-    refs["long"] = installation.work(
-        SourceLane=LONG[:250], ended_ago=timedelta(seconds=20)
-    )
-    refs["replayed"] = installation.work(
-        ReplayedAt=installation.now, ended_ago=timedelta(minutes=5)
-    )
+    refs["long"] = installation.work(SourceLane=LONG[:250], ended_ago=timedelta(seconds=20))
+    refs["replayed"] = installation.work(ReplayedAt=installation.now, ended_ago=timedelta(minutes=5))
     refs["child"] = installation.work(
         "succeeded",
         Attempt=1,
@@ -86,9 +80,7 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
             width, height = SIZES[size]
             page = open_page(path, width=width, height=height, scheme=scheme)
             page.wait_for_function("document.fonts.ready.then(() => true)")
-            page.screenshot(
-                path=FOLDER / f"{name}-{size}-{scheme}.png", full_page=size == "narrow"
-            )
+            page.screenshot(path=FOLDER / f"{name}-{size}-{scheme}.png", full_page=size == "narrow")
             page.context.close()
 
     shot("empty-overview", "/")

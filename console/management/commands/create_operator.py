@@ -31,12 +31,8 @@ class Command(BaseCommand):
             default=[],
             help="Group to join; may be repeated.",
         )
-        parser.add_argument(
-            "--staff", action="store_true", help="May open the Django admin."
-        )
-        parser.add_argument(
-            "--superuser", action="store_true", help="May do everything."
-        )
+        parser.add_argument("--staff", action="store_true", help="May open the Django admin.")
+        parser.add_argument("--superuser", action="store_true", help="May do everything.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Write the account.
@@ -49,12 +45,8 @@ class Command(BaseCommand):
         groups = list(Group.objects.filter(name__in=names))
         missing = sorted(set(names) - {group.name for group in groups})
         if missing:
-            known = ", ".join(
-                Group.objects.order_by("name").values_list("name", flat=True)
-            )
-            raise CommandError(
-                f"No such group: {', '.join(missing)}. Groups are: {known}."
-            )
+            known = ", ".join(Group.objects.order_by("name").values_list("name", flat=True))
+            raise CommandError(f"No such group: {', '.join(missing)}. Groups are: {known}.")
         user, created = User.objects.get_or_create(username=options["username"])
         if not user.check_password(password):
             user.set_password(password)
@@ -63,18 +55,14 @@ class Command(BaseCommand):
         user.is_superuser = user.is_superuser or options["superuser"]
         user.save()
         user.groups.add(*groups)
-        self.stdout.write(
-            f"Operator {user.username} {'created' if created else 'is up to date'}."
-        )
+        self.stdout.write(f"Operator {user.username} {'created' if created else 'is up to date'}.")
 
 
 def _read_password(path: Path) -> str:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise CommandError(
-            f"The password file cannot be read: {error.strerror}."
-        ) from error
+        raise CommandError(f"The password file cannot be read: {error.strerror}.") from error
     password = lines[0].strip() if lines else ""
     if not password:
         raise CommandError("The password file is empty.")

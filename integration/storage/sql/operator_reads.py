@@ -212,7 +212,11 @@ GET_WORK_ITEM = Statement(
 
 FIND_REPLAY_CHILD = Statement(
     name="FIND_REPLAY_CHILD",
-    text="SELECT WorkId, State, CreatedAt, TerminalAt FROM _System_ConnectorWorkItem WHERE ReplayOfWorkId = %(work_id)s",
+    text="""
+    SELECT WorkId, State, CreatedAt, TerminalAt
+      FROM _System_ConnectorWorkItem
+     WHERE ReplayOfWorkId = %(work_id)s
+    """,
     returns=Returns.ROW,
 )
 
@@ -278,8 +282,8 @@ FIRST_RECEIPTS_IN_STATE = Statement(
 GET_RECEIPT_FACTS = Statement(
     name="GET_RECEIPT_FACTS",
     text="""
-    SELECT ReceiptId, PackInstallId, Namespace, RouteKey, Provider, DeliveryId, BodyHash, OCTET_LENGTH(Body) AS BodyBytes,
-           State, QuarantineCode, ReceivedAt, MaterializedAt, MaterializedPackInstallId
+    SELECT ReceiptId, PackInstallId, Namespace, RouteKey, Provider, DeliveryId, BodyHash,
+           OCTET_LENGTH(Body) AS BodyBytes, State, QuarantineCode, ReceivedAt, MaterializedAt, MaterializedPackInstallId
       FROM _System_ConnectorIngressReceipt
      WHERE ReceiptId = %(receipt_id)s
     """,
