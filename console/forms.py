@@ -118,3 +118,7 @@ class ReplayForm(forms.Form):
     )
     route = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
     idempotency_key = forms.UUIDField(widget=forms.HiddenInput)
+
+    def clean_reason(self) -> str:
+        """Return the reason on one line, as the trail keeps it."""
+        return " ".join(str(self.cleaned_data["reason"]).split())

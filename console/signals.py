@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.contrib.auth.models import Group, Permission
 from django.contrib.auth.signals import user_logged_in, user_login_failed
 from django.db import transaction
@@ -44,11 +44,13 @@ def ensure_groups(sender: AppConfig, using: str = "default", **kwargs: Any) -> N
     Permissions that an administrator added to a group stay; nothing is ever taken away here.
 
     Args:
-        sender: The app that was migrated; only those that own one of the permissions matter.
+        sender: The app whose turn it is; only the last one matters.
         using: The database alias.
         **kwargs: What else the signal carries.
     """
-    if sender.label not in {"integration", "console", "auth"}:
+    # Permissions of an app are made when its own turn comes: wait until every one had it.
+    last = [config.label for config in apps.get_app_configs() if config.models_module is not None][-1]
+    if sender.label != last:
         return
     m2m_changed.disconnect(dispatch_uid="console.rights.Group_permissions", sender=Group.permissions.through)
     known = {

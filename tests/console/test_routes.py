@@ -1,0 +1,112 @@
+"""Every route asks for its permission, at request time, and nothing else lets anybody in."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group
+from django.test import Client
+
+from console.checks import check_every_route_declares_its_permission
+from console.models import User
+from console.permissions import ADMIN_SITE, ANONYMOUS, AUDIT, GROUPS, REPLAY, SIGNED_IN, VIEW, Route, walk_routes
+from tests.support.rows import Installation
+
+ROUTES = [route for route in walk_routes() if route.access != ADMIN_SITE]
+GUARDED = [route for route in ROUTES if route.access != ANONYMOUS]
+
+
+def _path(route: Route, ref: str) -> str:
+    path = "/" + route.pattern
+    for name in ("ref", "work_id", "receipt_id"):
+        path = path.replace(f"<str:{name}>", ref)
+    return path
+
+
+def _ask(client: Client, route: Route, ref: str) -> int:
+    if route.name == "sign-out":
+        return int(client.post(_path(route, ref)).status_code)
+    return int(client.get(_path(route, ref)).status_code)
+
+
+def test_routes__every_one_declares_its_access() -> None:
+    assert [] == [route.pattern for route in walk_routes() if route.access is None]
+    assert [] == check_every_route_declares_its_permission(None)
+
+
+def test_routes__an_undeclared_view_stops_the_boot(settings: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    import console.permissions as module
+
+    stray = Route(pattern="stray/", name="stray", access=None, callback=lambda request: None)
+    monkeypatch.setattr(module, "walk_routes", lambda: iter([stray]))
+    assert ["console.E001"] == [error.id for error in check_every_route_declares_its_permission(None)]
+
+
+@pytest.mark.evidence("A-32")
+@pytest.mark.django_db
+@pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.name)
+def test_routes__nobody_enters_without_an_account(route: Route, installation: Installation) -> None:
+    response = Client().get(_path(route, installation.work()))
+    assert response.status_code in {302, 405}
+    if response.status_code == 302:
+        assert response["Location"].startswith("/sign-in/?next=")
+
+
+@pytest.mark.evidence("A-32")
+@pytest.mark.parametrize("groups", [(), ("Viewer",), ("Replayer",), ("Auditor",)], ids=lambda names: "+".join(names) or "none")
+@pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.name)
+def test_routes__a_permission_opens_what_it_names_and_nothing_else(
+    route: Route, groups: tuple[str, ...], signed_in: object, installation: Installation
+) -> None:
+    ref = installation.work() if route.name != "receipt" else installation.quarantined()
+    client = signed_in("pia", *groups)  # type: ignore[operator]
+    client.handler.enforce_csrf_checks = False
+    held = {key for name in groups for key in GROUPS[name]}
+    status = _ask(client, route, ref)
+    if route.access == SIGNED_IN or route.access in held:
+        assert status in {200, 302}
+    else:
+        assert 403 == status
+
+
+@pytest.mark.evidence("A-32")
+def test_routes__a_revoked_permission_closes_the_next_request(viewer: Client, installation: Installation) -> None:
+    assert 200 == viewer.get("/dlq/").status_code
+    User.objects.get(username="vera").groups.clear()
+    assert 403 == viewer.get("/dlq/").status_code
+    assert 403 == viewer.get("/dlq/", headers={"HX-Request": "true"}).status_code
+
+
+@pytest.mark.evidence("A-32")
+def test_routes__a_revoked_group_permission_closes_the_next_request(viewer: Client) -> None:
+    assert 200 == viewer.get("/work/").status_code
+    Group.objects.get(name="Viewer").permissions.clear()
+    assert 403 == viewer.get("/work/").status_code
+
+
+@pytest.mark.evidence("A-32")
+def test_routes__a_closed_account_is_signed_out_at_once(viewer: Client) -> None:
+    User.objects.filter(username="vera").update(is_active=False)
+    assert 302 == viewer.get("/dlq/").status_code
+
+
+def test_routes__the_contracts_two_keys_guard_viewing_and_replaying() -> None:
+    by_name = {route.name: route.access for route in ROUTES}
+    assert {VIEW} == {by_name[name] for name in ("overview", "dlq", "dead", "dead-json", "replayed", "work", "work-item")}
+    assert REPLAY == by_name["replay"]
+    assert AUDIT == by_name["audit"]
+
+
+@pytest.mark.django_db
+def test_routes__a_403_names_nothing_of_what_it_hides(auditor: Client, installation: Installation) -> None:
+    work_id = installation.work()
+    there = auditor.get(f"/dlq/{work_id}/")
+    nowhere = auditor.get("/dlq/00000000-0000-7000-8000-000000000000/")
+    assert 403 == there.status_code == nowhere.status_code
+    for text in (work_id, installation.namespace, installation.kind, "integration."):
+        assert text not in there.content.decode()
+
+
+@pytest.mark.django_db
+def test_routes__a_fragment_without_a_session_moves_the_whole_page_to_the_sign_in() -> None:
+    response = Client().get("/dlq/", headers={"HX-Request": "true"})
+    assert (401, "/sign-in/") == (response.status_code, response["HX-Redirect"])

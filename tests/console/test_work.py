@@ -1,0 +1,85 @@
+"""The pages of live and ended work."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+
+from tests.support.rows import Installation
+
+
+def _ids(text: str) -> list[str]:
+    return re.findall(r'data-row href="/work/([0-9a-f-]{36})/', text)
+
+
+@pytest.mark.parametrize("state", ["", "dead", "pending"])
+def test_work__pages_meet_every_row_once_there_and_back(state: str, viewer: Client, installation: Installation) -> None:
+    made = {installation.work(state or "dead", ended_ago=timedelta(minutes=n % 7)) for n in range(120)}
+    path, met, addresses = f"/work/?state={state}", [], []
+    while path:
+        addresses.append(path)
+        text = viewer.get(path).content.decode()
+        met += _ids(text)
+        older = re.search(r'href="([^"]+)" data-older', text)
+        path = older.group(1).replace("&amp;", "&") if older else ""
+    assert (120, made) == (len(met), set(met))
+    newer = re.search(r'href="([^"]+)" data-newer', text)
+    assert newer is not None
+    back = _ids(viewer.get(newer.group(1).replace("&amp;", "&")).content.decode())
+    assert met[50:100] == back
+
+
+def test_work__an_unknown_state_is_a_400(viewer: Client) -> None:
+    assert 400 == viewer.get("/work/?state=undead").status_code
+
+
+def test_work_item__shows_its_attempts_and_its_place_in_the_lineage(viewer: Client, installation: Installation) -> None:
+    original = installation.work(ReplayedAt=installation.now)
+    child = installation.work("succeeded", Attempt=1, ReplayOfWorkId=original)
+    text = viewer.get(f"/work/{original}/").content.decode()
+    assert f"/work/{child}/" in text
+    assert 5 == text.count('<td class="num tight">')
+    assert f"/dlq/{original}/" in viewer.get(f"/work/{child}/").content.decode()
+
+
+def test_overview__counts_and_tells_when_nobody_works(viewer: Client, installation: Installation) -> None:
+    installation.work()
+    installation.work("pending")
+    installation.fence()
+    text = viewer.get("/").content.decode()
+    assert "No worker is alive" in text
+    assert "prospect.deleted" in text
+    installation.worker()
+    assert "No worker is alive" not in viewer.get("/").content.decode()
+
+
+def test_overview__the_chart_has_a_table_with_the_same_figures(viewer: Client, installation: Installation) -> None:
+    for _ in range(3):
+        installation.work(ended_ago=timedelta(hours=2))
+    text = viewer.get("/").content.decode()
+    assert 12 == text.count('class="in"')
+    assert '<td class="num">3</td>' in text
+
+
+def test_receipts__show_why_one_is_quarantined_and_never_its_body(viewer: Client, installation: Installation) -> None:
+    receipt = installation.quarantined("route_not_found")
+    listed = viewer.get("/receipts/").content.decode()
+    assert receipt in listed
+    assert "route_not_found" in listed
+    shown = viewer.get(f"/receipts/{receipt}/").content.decode()
+    assert "Its body is sealed and shown nowhere" in shown
+    assert "canary" not in listed + shown
+
+
+def test_receipts__pages_meet_every_row_once(viewer: Client, installation: Installation) -> None:
+    made = {installation.quarantined() for _ in range(120)}
+    path, met = "/receipts/", []
+    while path:
+        text = viewer.get(path).content.decode()
+        met += re.findall(r'data-row href="/receipts/([0-9a-f-]{36})/', text)
+        older = re.search(r'href="([^"]+)" data-older', text)
+        path = older.group(1).replace("&amp;", "&") if older else ""
+    assert (120, made) == (len(met), set(met))
