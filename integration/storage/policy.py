@@ -36,7 +36,7 @@ _TIDB_GENERIC = 1105
 _TIDB_RERUNNABLE_TEXTS = ("schema is changed", "try again later")
 
 
-def classify(code: int, text: str, *, at_commit: bool, in_transaction: bool) -> Disposition:
+def classify(code: int, text: str, *, at_commit: bool, in_transaction: bool) -> Disposition:  # noqa: PLR0911 - a table
     """Decide what an error means.
 
     Args:

@@ -141,8 +141,7 @@ def web_server(database_url: str, **options: Any) -> Iterator[tuple[Command, str
     """Run gunicorn on the test database; yield the process and its base address once it answers."""
     port = free_port()
     command = start_python(
-        ["-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--workers", "1", "--threads", "4", "-k", "gthread"]
-        + ["console.wsgi:application"],
+        ["-m", "gunicorn", f"--bind=127.0.0.1:{port}", "--workers=1", "--threads=4", "-kgthread", "console.wsgi"],
         database_url,
         **options,
     )
