@@ -113,7 +113,11 @@ class SourceDocument:
             if child is None:
                 break
             node = child
-        return int(node.start_mark.line) + 1 if node.start_mark is not None else None
+        return _line(node.start_mark)
+
+
+def _line(mark: Any) -> int | None:
+    return None if mark is None else int(mark.line) + 1
 
 
 def _child(node: yaml.Node, part: str | int) -> yaml.Node | None:
@@ -171,8 +175,7 @@ def parse_document(raw: bytes, *, source: str) -> SourceDocument:
     try:
         root = _compose(text, source)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = None if mark is None else mark.line + 1
+        line = _line(getattr(error, "problem_mark", None))
         raise _invalid(source, "one YAML document", "text that is not YAML", line) from None
     if not isinstance(root, yaml.MappingNode):
         raise _invalid(source, "a mapping at the top", "another kind")
@@ -195,7 +198,7 @@ def _compose(text: str, source: str) -> yaml.Node | None:
     """Build the node tree only once its events are known to be within the limits."""
     depth = nodes = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        line = event.start_mark.line + 1
+        line = _line(event.start_mark)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise _invalid(source, "no anchors and aliases", "one", line)
         if isinstance(event, yaml.CollectionStartEvent):
@@ -218,7 +221,7 @@ def _key_problems(node: yaml.Node, path: Path_) -> Iterator[Problem]:
         return
     seen: set[str] = set()
     for key, value in node.value:
-        line = None if key.start_mark is None else key.start_mark.line + 1
+        line = _line(key.start_mark)
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
             yield Problem(path=path_text(path), line=line, expected="a text as key (quote it)", found="another kind")
             continue

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 from integration import errors
 from integration.catalog.reads import RouteDefinition, WebhookBinding, bind_webhooks, parse_route
+from integration.failpoints import failpoint
 from integration.ingress import crypto, idempotency
 from integration.ingress.policy import (
     ArmedFence,
@@ -162,7 +163,9 @@ def materialize_page(page: Page) -> MaterializedBatch:
 
     Locks: PACK, RECEIPT.
     """
-    return db.run(lambda tx: _materialize(tx, page), name="ingress.materialize")
+    batch = db.run(lambda tx: _materialize(tx, page), name="ingress.materialize")
+    failpoint("materialize.after_commit")
+    return batch
 
 
 def quarantine_page(page: Page) -> MaterializedBatch:
@@ -201,8 +204,10 @@ def _materialize(tx: Tx, page: Page) -> MaterializedBatch:
             else:
                 derived.append((receipt, found))
                 plan.materialized.append(receipt_id)
-    _plan_events(context, plan, derived, page)
-    return _write(pack, plan, page)
+    _plan_events(context, plan, derived)
+    batch = _write(pack, plan, page)
+    failpoint("materialize.before_commit")
+    return batch
 
 
 def _lock_ready(pack: LockedPack, page: Page) -> list[LockedReceipt]:
@@ -259,9 +264,7 @@ def _open_and_derive(receipt: LockedReceipt, page: Page, context: _Context) -> t
     return derive_events(page.webhooks[receipt.row["RouteKey"]].rule, context.live_routes, body)
 
 
-def _plan_events(
-    context: _Context, plan: _Plan, derived: list[tuple[LockedReceipt, tuple[DerivedEvent, ...]]], page: Page
-) -> None:
+def _plan_events(context: _Context, plan: _Plan, derived: list[tuple[LockedReceipt, tuple[DerivedEvent, ...]]]) -> None:
     keyed = [(receipt, event, _event_key(receipt, event)) for receipt, found in derived for event in found]
     taken = _read_taken(context, [(event, key) for _, event, key in keyed if event.item_id is not None])
     ordinal = context.pack.row["NextLaneOrdinal"]

@@ -10,11 +10,13 @@ from enum import StrEnum
 from typing import Final
 
 import structlog
+from django.conf import settings
 from django.db import IntegrityError
 from prometheus_client import Counter
 
 from integration import errors
 from integration.catalog.reads import WebhookBinding
+from integration.failpoints import failpoint
 from integration.ingress import crypto, idempotency, materialize
 from integration.ingress.materialize import MaterializedBatch, Position
 from integration.storage import db
@@ -62,7 +64,7 @@ def store_receipt(
     delivery_id: str | None,
     safe_headers: Mapping[str, str],
     deadline: float | None = None,
-    using: str = "ingress",
+    using: str | None = None,
 ) -> StoredReceipt:
     """Store a verified delivery, once.
 
@@ -74,7 +76,7 @@ def store_receipt(
         delivery_id: The provider's delivery identifier, if the request has one; an unusable one is ignored.
         safe_headers: The headers that are kept, from an allow-list.
         deadline: On the monotonic clock, in seconds; 4 s from now when absent.
-        using: The database alias.
+        using: The database alias; LOCKHOUSE_INGRESS_DATABASE when absent.
 
     Returns:
         The stored receipt, or the fact that it was stored before.
@@ -115,7 +117,9 @@ def store_receipt(
         "body": crypto.seal(body, crypto.row_aad(crypto.SealedColumn.RECEIPT_BODY, receipt_id)),
         "safe_headers": canonical_json(dict(safe_headers)),
     }
-    stored = _insert(row, receipt_id, deadline, using)
+    failpoint("receipt.before_store")
+    stored = _insert(row, receipt_id, deadline, using or settings.LOCKHOUSE_INGRESS_DATABASE)
+    failpoint("receipt.after_store")
     RECEIPTS.labels(stored.outcome.value).inc()
     return stored
 
