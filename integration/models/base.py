@@ -104,6 +104,10 @@ class ReadOnlyModel(models.Model):
         default_permissions = ()
         base_manager_name = "objects"
 
+    def __str__(self) -> str:
+        """Return what it is called and its key."""
+        return f"{self._meta.verbose_name} {self.pk}"
+
     def save(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse."""
         _refuse("save")
@@ -123,10 +127,6 @@ class ReadOnlyModel(models.Model):
     async def adelete(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse."""
         _refuse("adelete")
-
-    def __str__(self) -> str:
-        """Return what it is called and its key."""
-        return f"{self._meta.verbose_name} {self.pk}"
 
     @classmethod
     def reading(cls, using: str = "default") -> models.QuerySet[Self]:

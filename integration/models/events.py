@@ -6,14 +6,14 @@ from integration.models import fields
 from integration.models.base import ReadOnlyModel
 
 #: The permission keys, as `integration.<codename>`; each may be narrowed to an org and namespace by a grant.
-PERMISSIONS = [
+PERMISSIONS = (
     ("view_connector_event", "May see dead work"),
     ("replay_connector_event", "May replay dead work"),
     ("repair_effect", "May repair effects whose outcome is unknown"),
     ("run_cutover", "May arm fences and run cutovers"),
     ("manage_access", "May grant and revoke access"),
     ("view_audit", "May read the audit trail"),
-]
+)
 
 
 class ConnectorEvent(ReadOnlyModel):

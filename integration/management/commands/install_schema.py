@@ -19,7 +19,7 @@ class Command(BaseCommand):
     """Bring the system tables up to a vintage, in place, dropping nothing."""
 
     help = "Create the system tables, or upgrade them in place. Running it again changes nothing."
-    requires_system_checks: list[str] = []  # noqa: RUF012 - Django's declaration
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""

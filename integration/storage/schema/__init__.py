@@ -17,9 +17,7 @@ TABLE_PREFIX: Final = "_System_"
 
 _HEADER: Final = re.compile(r"^-- vintage: (\w+)$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"^\s*--.*$", re.MULTILINE)
-_CREATE: Final = re.compile(
-    r"CREATE TABLE IF NOT EXISTS `(\w+)` \(\n(.*)\n\) ", re.DOTALL
-)
+_CREATE: Final = re.compile(r"CREATE TABLE IF NOT EXISTS `(\w+)` \(\n(.*)\n\) ", re.DOTALL)
 _ADD_COLUMN: Final = re.compile(r"ALTER TABLE `(\w+)` ADD COLUMN `(\w+)` ")
 _ADD_KEY: Final = re.compile(r"ALTER TABLE `(\w+)` ADD (?:UNIQUE )?KEY `(\w+)` ")
 _COLUMN_LINE: Final = re.compile(r"^\s*`(\w+)` ", re.MULTILINE)
@@ -73,9 +71,7 @@ class Step:
     @property
     def label(self) -> str:
         """Return `Table` or `Table.Name`, as reports show it."""
-        return (
-            self.table if self.change is Change.TABLE else f"{self.table}.{self.name}"
-        )
+        return self.table if self.change is Change.TABLE else f"{self.table}.{self.name}"
 
 
 def _parse(vintage: Vintage, text: str) -> Step:
@@ -110,9 +106,7 @@ def _parse(vintage: Vintage, text: str) -> Step:
             sql=text,
             keys=(name,),
         )
-    message = (
-        f"a schema statement is neither a table, a column nor a key: {text[:60]!r}"
-    )
+    message = f"a schema statement is neither a table, a column nor a key: {text[:60]!r}"
     raise ValueError(message)
 
 
@@ -135,24 +129,16 @@ def declared_steps() -> tuple[Step, ...]:
             raise ValueError(message)
         vintage = Vintage(header.group(1))
         statements = _COMMENT.sub("", text).split(";")
-        steps += [
-            _parse(vintage, re.sub(r"\n{2,}", "\n", s).strip())
-            for s in statements
-            if s.strip()
-        ]
+        steps += [_parse(vintage, re.sub(r"\n{2,}", "\n", s).strip()) for s in statements if s.strip()]
     return tuple(sorted(steps, key=lambda step: step.vintage.age))
 
 
 def declared_tables() -> tuple[str, ...]:
     """Return the names of all system tables, sorted."""
-    return tuple(
-        sorted(step.table for step in declared_steps() if step.change is Change.TABLE)
-    )
+    return tuple(sorted(step.table for step in declared_steps() if step.change is Change.TABLE))
 
 
-def declared_columns(
-    table: str, *, vintage: Vintage = Vintage.CURRENT
-) -> tuple[str, ...]:
+def declared_columns(table: str, *, vintage: Vintage = Vintage.CURRENT) -> tuple[str, ...]:
     """Return the columns that a table has at a vintage, in the order in which they arrive."""
     return tuple(
         column
