@@ -22,6 +22,8 @@ from console.settings import DATABASES, STORAGES
 # A second connection would not see what a test has not committed.
 DATABASES = {"default": DATABASES["default"]}
 LOCKHOUSE_INGRESS_DATABASE = "default"
+# For the flows that tests watch.
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.support"]
 ALLOWED_HOSTS = ["*"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STORAGES = {**STORAGES, "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
