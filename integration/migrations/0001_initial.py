@@ -116,14 +116,14 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "Event",
                 "db_table": "_System_ConnectorEvent",
-                "permissions": [
+                "permissions": (
                     ("view_connector_event", "May see dead work"),
                     ("replay_connector_event", "May replay dead work"),
                     ("repair_effect", "May repair effects whose outcome is unknown"),
                     ("run_cutover", "May arm fences and run cutovers"),
                     ("manage_access", "May grant and revoke access"),
                     ("view_audit", "May read the audit trail"),
-                ],
+                ),
                 "abstract": False,
                 "managed": False,
                 "default_permissions": (),
