@@ -106,7 +106,10 @@ def test_activate__a_kind_that_another_pack_routes__is_refused():
 def test_activate__a_webhook_key_that_another_pack_has__is_refused():
     webhooks.activate()
     renamed = webhooks.variant(
-        "demo", ("pack: demo", "pack: second"), ("event: deal.created", "event: x.a"), ("event: deal.updated", "event: x.b")
+        "demo",
+        ("pack: demo", "pack: second"),
+        ("event: deal.created", "event: x.a"),
+        ("event: deal.updated", "event: x.b"),
     )
     assert refusal(renamed) == "webhook_key_taken"
 

@@ -137,7 +137,8 @@ def test_receive__well_signed_junk__is_stored_and_quarantined_later(client: Clie
 
 @pytest.mark.evidence("O-12")
 @pytest.mark.parametrize(
-    "error", [errors.DatabaseUnavailable(), errors.CommitUnknown(), errors.LockTimeout(), OperationalError(2006, "gone")]
+    "error",
+    [errors.DatabaseUnavailable(), errors.CommitUnknown(), errors.LockTimeout(), OperationalError(2006, "gone")],
 )
 def test_receive__when_it_cannot_be_stored__is_503_and_promises_no_redelivery(
     client: Client, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -180,7 +181,7 @@ def test_receive__while_a_secret_is_rotated__takes_both(client: Client, settings
         answer = webhooks.post(client, body, **{"X-Demo-Signature": webhooks.signature(body, secret=secret)})
         assert answer.status_code == 200
     body = webhooks.deal()
-    wrong = webhooks.signature(body, secret="another-secret")  # noqa: S106
+    wrong = webhooks.signature(body, secret="another-secret")
     assert webhooks.post(client, body, **{"X-Demo-Signature": wrong}).status_code == 401
 
 
@@ -189,7 +190,7 @@ def test_receive__nothing_of_the_request_reaches_a_log_a_metric_or_a_plain_colum
     client: Client, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ):
     canary = "canary-3f9d1c"
-    secret = "demo-secret-of-the-tests"  # noqa: S105
+    secret = "demo-secret-of-the-tests"
     caplog.set_level(logging.DEBUG)
     body = webhooks.deal(stage=canary)
     signed = webhooks.signature(body)

@@ -1,0 +1,75 @@
+"""What the racing processes run."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.db import IntegrityError
+
+from integration import errors
+from integration.ingress import materialize
+from integration.ingress.service import materialize_ready
+from integration.storage.db import Tx
+from integration.storage.locks import LockedPack
+from integration.storage.sql import packs
+from integration.storage.statements import Returns, Statement
+from tests.support import webhooks
+
+READ_PACK_WITHOUT_LOCK = Statement(
+    name="READ_PACK_WITHOUT_LOCK", text=packs.LOCK_PACK.text.replace("FOR UPDATE", ""), returns=Returns.ROW
+)
+
+
+def send(base: str, body: bytes, delivery_id: str | None) -> int:
+    """Post a signed webhook over HTTP; return the status, or 0 when there was no answer."""
+    address = urlsplit(base)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+    try:
+        connection.request("POST", webhooks.DEMO_URL, body, webhooks.headers(body, delivery_id=delivery_id))
+        return connection.getresponse().status
+    except (http.client.HTTPException, OSError):
+        return 0
+    finally:
+        connection.close()
+
+
+def post_deliveries(base: str, delivery_ids: list[str | None]) -> list[int]:
+    """Post one body once for each delivery id."""
+    return [send(base, webhooks.deal(), delivery_id) for delivery_id in delivery_ids]
+
+
+def materialize_all(limit: int) -> int:
+    """Materialize in small pages until nothing waits."""
+    return materialize_ready(limit)
+
+
+def materialize_without_pack_lock(pack_install_id: str, folder: str, name: str, others: list[str]) -> str:
+    """Materialize a page as if the pack's row were not locked; both sides have read before either writes."""
+
+    def read_pack(tx: Tx, pack_id: str) -> LockedPack:
+        row = tx.fetch_one(READ_PACK_WITHOUT_LOCK, {"pack_install_id": pack_id})
+        assert row is not None
+        (Path(folder) / name).touch()
+        deadline = time.monotonic() + 30
+        while not all((Path(folder) / other).exists() for other in others):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        # The guards believe that the lock was taken.
+        tx.lock_trace.append(packs.LOCK_PACK.locks[0])
+        return LockedPack(_tx=tx, row=row)
+
+    materialize.lock_pack = read_pack
+    page = materialize.read_page(pack_install_id, 100, materialize.START)
+    if page is None:
+        return "nothing"
+    half: Any = page.receipt_ids[::2] if name == "a" else page.receipt_ids[1::2]
+    try:
+        for receipt_id in half[:1]:
+            materialize.materialize_page(page.only(receipt_id))
+    except (IntegrityError, errors.InvariantBroken) as error:
+        return type(error).__name__
+    return "stored"

@@ -1,0 +1,124 @@
+"""Pack documents: every problem named by its place, and no value repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration.catalog.documents import PackDocument, parse_pack
+from integration.catalog.loading import MAX_DOCUMENT_BYTES, DocumentInvalid, parse_document
+from tests.support import webhooks
+
+DEMO = (webhooks.PACKS / "demo.yaml").read_text(encoding="utf-8")
+
+
+def problems(*replacements: tuple[str, str]) -> dict[str, tuple[str, str]]:
+    text = DEMO
+    for old, new in replacements:
+        assert old in text
+        text = text.replace(old, new, 1)
+    with pytest.raises(DocumentInvalid) as caught:
+        parse_pack(text.encode(), source="demo.yaml")
+    assert caught.value.exit_code == 2
+    return {problem.path: (problem.expected, problem.found) for problem in caught.value.problems}
+
+
+@pytest.mark.parametrize("name", ["demo", "outreach"])
+def test_packs__that_ship__are_valid_and_read_back_the_same(name: str):
+    pack = webhooks.pack(name)
+    assert PackDocument.model_validate_json(pack.canonical()) == pack
+    assert webhooks.pack(name).digest() == pack.digest()
+
+
+def test_validate__names_every_problem_at_once():
+    found = problems(
+        ("encoding: hex", "encoding: rot13"),
+        ("event_kind: event", 'event_kind: "event["'),
+        ("factor: 2", "factor: 0"),
+        ("org: 00000000", "org: zz"),
+        ('version: "1.0.0"', "version: 1.0"),
+    )
+    assert found == {
+        "version": ("a text (quote it)", "a number"),
+        "webhooks[0].verifier.encoding": ("'hex' or 'base64'", "a text of 5 characters"),
+        "webhooks[0].event_kind": ("a JMESPath expression", "a text of 6 characters"),
+        "routes[0].retry.factor": ("greater than or equal to 1", "a number"),
+        "binding.org": ("an id of 36 characters in lower case", "a text of 30 characters"),
+    }
+
+
+def test_validate__the_message_names_file_line_and_place():
+    with pytest.raises(DocumentInvalid) as caught:
+        parse_pack(DEMO.replace("encoding: hex", "encoding: rot13").encode(), source="demo.yaml")
+    line = 1 + DEMO[: DEMO.index("encoding: hex")].count("\n")
+    message = caught.value.operator_message()
+    assert message.startswith(f"demo.yaml:{line}: webhooks[0].verifier.encoding: expected 'hex' or 'base64', found a")
+
+
+@pytest.mark.parametrize(
+    "inline",
+    [
+        ("webhook: demo", "webhook: 9c1185a5c5e9fc54612808977ee8f548b2258d31"),
+        ("webhook: demo", "webhook: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+        ("webhook: demo", "webhook: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+        ("webhook: demo", "webhook: file:relative/path"),
+        ("secrets: [webhook]", "secret: 9c1185a5c5e9fc54612808977ee8f548b2258d31"),
+        ("secrets: [webhook]", "secrets: [MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw]"),
+    ],
+)
+def test_validate__an_inline_secret__is_refused_and_not_repeated(inline: tuple[str, str]):
+    with pytest.raises(DocumentInvalid) as caught:
+        parse_pack(DEMO.replace(*inline).encode(), source="demo.yaml")
+    assert inline[1].rpartition(" ")[2].strip("[]") not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("replacement", "path"),
+    [
+        (("secrets: [webhook]", "secrets: [another]"), "webhooks[0].verifier.secrets[0]"),
+        (("event: deal.updated", "event: deal.created"), "routes[1].event"),
+        (("encoding: hex", "message: '{body}{body}'"), "webhooks[0].verifier"),
+        (("encoding: hex", "message: '{timestamp}{body}'"), "webhooks[0].verifier"),
+        (("encoding: hex", "timestamp: {header: X-Time}"), "webhooks[0].verifier"),
+        (("encoding: hex", "message: '{secret}{body}'"), "webhooks[0].verifier"),
+        (("cap_seconds: 5", "cap_seconds: 0.1"), "routes[0].retry"),
+        (("response_status: 200", "response_status: 500"), "webhooks[0].response_status"),
+        (("provider: demo-deals", "provider: demo-deals\nunknown: 1"), "unknown"),
+        (("lockhouse: 1", "lockhouse: 2"), "lockhouse"),
+        (("namespace: demo", "namespace: a:b"), "binding.namespace"),
+        (("binding:", "bound:"), "binding"),
+    ],
+)
+def test_validate__what_does_not_belong_together(replacement: tuple[str, str], path: str):
+    assert path in problems(replacement)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1\na: 2\n", "each key once"),
+        ("a: {b: 1, b: 2}\n", "each key once"),
+        ("a: &x [1]\nb: *x\n", "no anchors and aliases"),
+        ("a: &x 1\n", "no anchors and aliases"),
+        ("a: " + "[" * 40 + "]" * 40, "at most 16 levels"),
+        ("a: [" + "1," * 10_001 + "]", "at most 10000 values"),
+        ("a: " + "x" * MAX_DOCUMENT_BYTES, "at most 262144 bytes"),
+        ("a: [", "one YAML document"),
+        ("a: 1\n---\nb: 2\n", "one YAML document"),
+        ("- a\n", "a mapping at the top"),
+        ("", "a mapping at the top"),
+        ("a: !!python/object/apply:os.system [x]\n", "plain YAML values"),
+        ("on: 1\n", "a text as key (quote it)"),
+        ("1: 1\n", "a text as key (quote it)"),
+        ("<<: {a: 1}\n", "a text as key (quote it)"),
+        ("a: 2026-13-45\n", "plain YAML values"),
+    ],
+)
+def test_parse__beyond_the_limits__is_refused(text: str, expected: str):
+    with pytest.raises(DocumentInvalid) as caught:
+        parse_document(text.encode(), source="x.yaml")
+    assert [problem.expected for problem in caught.value.problems] == [expected]
+
+
+def test_parse__other_bytes__is_refused():
+    with pytest.raises(DocumentInvalid, match="UTF-8"):
+        parse_document(b"\xff\xfe", source="x.yaml")
