@@ -27,8 +27,9 @@ DEADLOCK = 1213
 #: TiDB checks a statement's own mutations and may refuse the loser of two inserts of one unique key so, instead of
 #: by 1062: the statement stored nothing.
 MUTATION_CHECK_FAILED = 8133
-#: Deadlock, snapshot conflict (MariaDB), and TiDB's write conflict, transaction-too-old, schema and region errors.
-_NOT_COMMITTED = frozenset({DEADLOCK, 1020, 8002, 8005, 8022, 8028, 9007, MUTATION_CHECK_FAILED})
+#: Deadlock, snapshot conflict (MariaDB), and TiDB's write conflict, transaction-too-old, schema, region and
+#: lock-resolving errors.
+_NOT_COMMITTED = frozenset({DEADLOCK, 1020, 8002, 8005, 8022, 8028, 9004, 9007, MUTATION_CHECK_FAILED})
 _CONNECTION_LOST = frozenset({2006, 2013, 2055, 4031})
 _UNAVAILABLE = frozenset({1040, 1053, 1129, 2002, 2003, 9001, 9002, 9003, 9005})
 _CONFLICT = frozenset({1062, 8147})

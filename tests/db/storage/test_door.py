@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, connections
+from django.db import DatabaseError, OperationalError, connection, connections
 from django.test.utils import CaptureQueriesContext
 
 from integration import errors
@@ -203,6 +203,41 @@ def test_run__gives_up_after_its_tries_and_stores_nothing(number: int, error: ty
     with connection.execute_wrapper(Fault(number, times=db.MAX_TRIES)), pytest.raises(error):
         db.run(unit, name="test")
     assert orgs("first", "second") == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_execute_alone__waits_no_longer_than_the_session_says():
+    insert("held")
+    locked, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        def unit(tx: db.Tx) -> None:
+            lock_namespace(tx, "held")
+            locked.set()
+            assert done.wait(60)
+
+        db.run(unit, name="test.hold")
+        connections.close_all()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert locked.wait(10)
+    with connection.cursor() as cursor:
+        cursor.execute("SET innodb_lock_wait_timeout = 1")
+    try:
+        with pytest.raises(errors.LockTimeout):
+            db.execute_alone(RENAME_ORG, {"ns": "held", "org": "new"})
+    finally:
+        done.set()
+        thread.join()
+        connection.close()
+    assert orgs("held") == ["org"]
+
+
+@pytest.mark.django_db
+def test_connection__takes_one_statement_at_a_time():
+    with pytest.raises(DatabaseError), connection.cursor() as cursor:
+        cursor.execute("SELECT 1; SELECT 2")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -6,7 +6,7 @@ import pytest
 
 from integration.storage.policy import Disposition, classify
 
-RERUN_CODES = [1213, 8002, 8005, 8022, 8028, 9007, 1020, 1205, 8133]
+RERUN_CODES = [1213, 8002, 8005, 8022, 8028, 9004, 9007, 1020, 1205, 8133]
 
 
 @pytest.mark.parametrize("code", RERUN_CODES)
