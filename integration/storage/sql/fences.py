@@ -8,7 +8,7 @@ LIST_ARMED_FENCES = Statement(
     name="LIST_ARMED_FENCES",
     text="""
     SELECT FenceId, Namespace, Scope, ExpiresAt, ArmedAt
-      FROM _System_ConnectorAdmissionFence
+      FROM _System_ConnectorAdmissionFence FORCE INDEX (IX_AdmissionFence_Armed)
      WHERE Namespace = %(namespace)s AND LiftedAt IS NULL AND (ExpiresAt IS NULL OR ExpiresAt > UTC_TIMESTAMP(6))
      ORDER BY FenceId
     """,
