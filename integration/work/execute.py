@@ -64,7 +64,9 @@ def execute(claim: Claim, *, chance: Callable[[], float] = random.random) -> End
             verdict = _run(claim)
         failpoint("finish.before")
         try:
-            ended = patiently(lambda: conclude(claim, verdict, chance=chance), role="finish", seconds=claim.lease_seconds)
+            ended = patiently(
+                lambda: conclude(claim, verdict, chance=chance), role="finish", seconds=claim.lease_seconds
+            )
         except errors.StaleClaim:
             log.warning("work.stale", transition=verdict.ended)
             return None

@@ -13,5 +13,4 @@ REAPED: Final = Counter("lockhouse_work_reaped_total", "Expired leases taken bac
 RENEWALS: Final = Counter("lockhouse_work_renewals_total", "Lease renewals, by outcome.", ["outcome"])
 IN_FLIGHT: Final = Gauge("lockhouse_work_in_flight", "Flows that run now.")
 FLOW_SECONDS: Final = Histogram("lockhouse_work_flow_seconds", "How long flows ran, in seconds.", ["flow"])
-MATERIALIZED: Final = Counter("lockhouse_work_materialized_total", "Webhook receipts made into work by this process.")
-OUTAGES: Final = Counter("lockhouse_work_outages_total", "Times that a role met a database that did not answer.", ["role"])
+OUTAGES: Final = Counter("lockhouse_work_outages_total", "Meetings with a database that did not answer.", ["role"])

@@ -231,7 +231,8 @@ class Supervisor:
         while (claim := self._handed.get()) is not None:
             try:
                 if execute.execute(claim) is not None:
-                    self._executed += 1
+                    with self._live_lock:
+                        self._executed += 1
             except OUTAGE:
                 # The lease runs out, and whoever reaps it makes the attempt a lost one.
                 log.warning("work.abandoned", work_id=claim.work_id)
@@ -297,7 +298,6 @@ class Supervisor:
             self._ingress_idle = count == 0
             if count:
                 self._materialized += count
-                metrics.MATERIALIZED.inc(count)
                 self._wake.set()
                 idle = self._options.poll_seconds
             else:

@@ -1,0 +1,42 @@
+"""What racing processes run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from integration.storage import db
+from integration.storage.sql import work_items
+from integration.work import claim as claims
+from integration.work.candidates import candidate_from_row
+from integration.work.claim import Claim, claim
+from integration.work.process import register_process
+
+NOTHING = ("-",)
+#: The claim with everything that the row must still be taken out of its WHERE.
+UNGUARDED = replace(
+    work_items.FIRST_CLAIM,
+    text=work_items.FIRST_CLAIM.text.split("AND w.State = 'pending'")[0],  # type: ignore[arg-type]
+)
+
+
+def claim_every_row(count: int, *, guarded: bool = True) -> list[str]:
+    """Try to claim each of the same rows in the same order; return the WorkIds won."""
+    process = register_process(roles=frozenset({"claim"}), concurrency=1, build_version="tests")
+    rows = db.read().fetch_all(
+        work_items.LIST_CLAIM_CANDIDATES,
+        {"closed_packs": NOTHING, "blocked_lanes": NOTHING, "busy_targets": NOTHING, "limit": count},
+    )
+    if not guarded:
+        work_items.FIRST_CLAIM = UNGUARDED
+        # The attempt's primary key would still catch it.
+        claims._record_attempt = lambda tx, wanted: None  # noqa: SLF001
+    won = []
+    for row in rows:
+        item = candidate_from_row(row)
+        fence = process.fence_for(item.pack_install_id)
+        assert fence is not None
+        result = claim(item, fence)
+        if isinstance(result, Claim):
+            won.append(cast("str", result.work_id))
+    return won
