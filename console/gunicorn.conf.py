@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from typing import Any
 
 wsgi_app = "console.wsgi:application"
 worker_class = "gthread"
@@ -19,3 +22,19 @@ limit_request_field_size = 8190
 # The access log names paths, which hold ids; the application's own log says what matters.
 accesslog = None
 errorlog = "-"
+
+# Each process counts for itself; a scrape meets one of them and reads the sum from here.
+_metrics = os.environ.get("PROMETHEUS_MULTIPROC_DIR") or tempfile.mkdtemp(prefix="lockhouse-metrics-")
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = _metrics
+
+
+def child_exit(_server: Any, worker: Any) -> None:
+    """Drop the gauges of a process that ended; its counts stay."""
+    from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - only once the directory is named
+
+    mark_process_dead(worker.pid)
+
+
+def on_exit(_server: Any) -> None:
+    """Remove the shared counts with the last process."""
+    shutil.rmtree(_metrics, ignore_errors=True)

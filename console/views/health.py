@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import REGISTRY, CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from integration.errors import IntegrationError
 from integration.states import ReceiptState, WorkItemState
@@ -71,4 +74,13 @@ def metrics(request: HttpRequest) -> HttpResponse:
         "How long the longest waiting due WorkItem waits.",
         registry=registry,
     ).set(max(0.0, (now - oldest).total_seconds()) if oldest else 0.0)
-    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+    return HttpResponse(generate_latest(registry) + _counted(), content_type=CONTENT_TYPE_LATEST)
+
+
+def _counted() -> bytes:
+    """Return what the web processes counted, of all of them where gunicorn runs several."""
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        return generate_latest(REGISTRY)
+    shared = CollectorRegistry()
+    MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
+    return generate_latest(shared)

@@ -7,13 +7,15 @@ log, a metric or the answer.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
 import structlog
 from django.conf import settings
+from django.core.exceptions import MiddlewareNotUsed
 from django.db import DatabaseError, InterfaceError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.http.request import UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt
 from prometheus_client import Counter, Histogram
@@ -24,6 +26,8 @@ from integration.ingress import service
 from integration.ingress.secrets import SecretUnavailable, resolve_secrets
 from integration.ingress.verify import SignatureVerdict, SignedRequest, verify
 
+#: Of `/hooks/<namespace>/<route>`, with the empty part before the first slash.
+_ADDRESS_PARTS: Final = 4
 _MAX_SAFE_HEADER_CHARACTERS: Final = 200
 #: What is kept of a request's headers, by WSGI name; everything else is forgotten.
 _SAFE_HEADERS: Final = (("content-type", "CONTENT_TYPE"), ("user-agent", "HTTP_USER_AGENT"))
@@ -72,6 +76,27 @@ class _Rejected(Exception):
         self.reason = reason
         self.detail = detail
         super().__init__(detail)
+
+
+class WebhookDoor:
+    """Answer webhooks before the layers that only a person's session needs.
+
+    Sessions, CSRF, accounts and page zones cost a webhook more than its own work does, and decide nothing about
+    it: its signature does. Everything else goes on through all layers.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        """Keep the next layer; stay out where this process serves no webhooks."""
+        if "ingress" not in settings.LOCKHOUSE_SURFACES:
+            raise MiddlewareNotUsed
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer a webhook's address here, any other one further in."""
+        parts = request.path_info.split("/")
+        if len(parts) == _ADDRESS_PARTS and parts[1] == "hooks" and parts[2] and parts[3]:
+            return receive(request, parts[2], parts[3])
+        return self.get_response(request)
 
 
 @csrf_exempt

@@ -52,6 +52,7 @@ def confirm(request: HttpRequest, ref: str) -> HttpResponse:
             status = 422
     context: dict[str, Any] = {
         "section": "dlq",
+        "ref": parsed,
         "detail": reads.get_detail(parsed),
         "plan": service.plan(parsed, actor_of(request)),
         "form": form,

@@ -33,7 +33,9 @@ def test_create_operator__makes_one_and_changes_nothing_the_second_time(tmp_path
     secret = tmp_path / "password"
     secret.write_text("a-long-pass-phrase-7\n")
     for _ in range(2):
-        call_command("create_operator", username="operator", password_file=secret, group=["Replayer", "Auditor"], verbosity=0)
+        call_command(
+            "create_operator", username="operator", password_file=secret, group=["Replayer", "Auditor"], verbosity=0
+        )
     user = User.objects.get(username="operator")
     assert user.check_password("a-long-pass-phrase-7")
     assert user.has_perm(VIEW)
@@ -83,9 +85,7 @@ def test_accounts__a_change_in_the_admin_is_told_with_who_made_it() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_audit__an_entry_cannot_be_changed_or_removed() -> None:
-    record_alone(
-        AuditFact(action="x.done", outcome=AuditOutcome.DONE, actor=SYSTEM_ACTOR, ref_kind="user", ref_id="1")
-    )
+    record_alone(AuditFact(action="x.done", outcome=AuditOutcome.DONE, actor=SYSTEM_ACTOR, ref_kind="user", ref_id="1"))
     entry = AuditEntry.objects.get()
     entry.reason = "rewritten"
     attempts: list[Any] = [

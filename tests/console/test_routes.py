@@ -52,7 +52,9 @@ def test_routes__nobody_enters_without_an_account(route: Route, installation: In
 
 
 @pytest.mark.evidence("A-32")
-@pytest.mark.parametrize("groups", [(), ("Viewer",), ("Replayer",), ("Auditor",)], ids=lambda names: "+".join(names) or "none")
+@pytest.mark.parametrize(
+    "groups", [(), ("Viewer",), ("Replayer",), ("Auditor",)], ids=lambda names: "+".join(names) or "none"
+)
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.name)
 def test_routes__a_permission_opens_what_it_names_and_nothing_else(
     route: Route, groups: tuple[str, ...], signed_in: object, installation: Installation
@@ -91,7 +93,9 @@ def test_routes__a_closed_account_is_signed_out_at_once(viewer: Client) -> None:
 
 def test_routes__the_contracts_two_keys_guard_viewing_and_replaying() -> None:
     by_name = {route.name: route.access for route in ROUTES}
-    assert {VIEW} == {by_name[name] for name in ("overview", "dlq", "dead", "dead-json", "replayed", "work", "work-item")}
+    assert {VIEW} == {
+        by_name[name] for name in ("overview", "dlq", "dead", "dead-json", "replayed", "work", "work-item")
+    }
     assert REPLAY == by_name["replay"]
     assert AUDIT == by_name["audit"]
 

@@ -30,7 +30,7 @@ class Markup(HTMLParser):
         for name in ("hx-target",):
             if values.get(name, "").startswith("#"):
                 self.points_at.append(values[name][1:])
-        self.inline += [name for name in values if name == "style" or name.startswith("on") or name.startswith("hx-on")]
+        self.inline += [name for name in values if name == "style" or name.startswith(("on", "hx-on"))]
         if tag == "style" or (tag == "script" and "src" not in values):
             self.inline.append(tag)
         if tag == "form":

@@ -8,7 +8,9 @@ from typing import Any
 
 from django.db import connections
 
-from integration.values import new_id
+from integration.catalog.documents import RouteRule
+from integration.ingress.crypto import SealedColumn, row_aad, seal
+from integration.values import canonical_json, digest_text, new_id
 
 #: Texts that must never reach an operator; each column that may hold one is filled with its own.
 CANARIES = {
@@ -24,6 +26,9 @@ CANARIES = {
     "last_error": "canary-last-error-8a15",
     "host": "canary-host-42c7",
 }
+
+#: What a provider sent, sealed as the ingress seals it.
+PAYLOAD = ('{"data": {"id": 7, "secret": "' + CANARIES["payload"] + '"}}').encode()
 
 
 def insert(table: str, **values: Any) -> None:
@@ -53,6 +58,7 @@ class Installation:
     pack_name: str = "outreach"
     kind: str = "prospect.updated"
     provider: str = "outreach"
+    flow: str = "tests.noop"
     org_id: str = field(default_factory=new_id)
     pack_id: str = field(default_factory=new_id)
     route_id: str = field(default_factory=new_id)
@@ -77,12 +83,24 @@ class Installation:
             PackVersion="1.4.0",
             Incarnation=4,
             Status="active",
-            ActiveKey=f"{self.namespace}/{self.pack_name}",
+            ActiveKey=f"{self.namespace}:{self.pack_name}",
             NextLaneOrdinal=100_000,
             CatalogRevision=1,
             CatalogDigest="c" * 64,
+            Definition="{}",
             InstalledAt=self.now,
             ActivatedAt=self.now,
+        )
+        insert(
+            "_System_ConnectorCutoverReceipt",
+            ReceiptId=new_id(),
+            PackInstallId=self.pack_id,
+            Direction="forward",
+            OwnerGeneration=1,
+            Proof="{}",
+            ProofDigest="d" * 64,
+            WrittenAt=self.now,
+            WrittenBy="system",
         )
         insert(
             "_System_ConnectorRoute",
@@ -93,13 +111,25 @@ class Installation:
             Provider=self.provider,
             WorkType="connector_event",
             ExecutionClass="per_event",
-            FlowName="prospect_sync",
-            FlowVersion="3",
+            FlowName=self.flow,
+            FlowVersion="1",
             Status="live",
-            LiveKey=f"{self.namespace}/{self.kind}",
-            Definition="{}",
+            LiveKey=f"{self.namespace}:{self.kind}",
+            Definition=self.definition(),
             CreatedAt=self.now,
         )
+
+    def definition(self) -> str:
+        """Return the live route's stored definition."""
+        values = {
+            "event": self.kind,
+            "version": 12,
+            "execution": "per_event",
+            "flow": {"name": self.flow, "version": 1},
+            "source_lane": "data.id",
+            "retry": {"max_attempts": 5},
+        }
+        return canonical_json(RouteRule.model_validate(values).model_dump(mode="json"))
 
     def work(
         self,
@@ -149,8 +179,9 @@ class Installation:
             DeliveryId=f"d-{receipt_id[-12:]}",
             ReceiptId=receipt_id,
             ReceiptIndex=0,
-            Payload=CANARIES["payload"].encode(),
-            PayloadHash="a" * 64,
+            RouteSnapshot=self.definition(),
+            Payload=seal(PAYLOAD, row_aad(SealedColumn.EVENT_PAYLOAD, event_id)),
+            PayloadHash=digest_text(PAYLOAD.decode()),
             OccurredAt=received,
             ReceivedAt=received,
             ExecutionOwner="work_item" if attempt else "event",
@@ -171,8 +202,8 @@ class Installation:
             "PackInstallId": self.pack_id,
             "RouteId": self.route_id,
             "RouteVersion": 12,
-            "FlowName": "prospect_sync",
-            "FlowVersion": "3",
+            "FlowName": self.flow,
+            "FlowVersion": "1",
             "EventKind": self.kind,
             "CatalogDigest": "c" * 64,
             "SourceLane": lane,

@@ -1,0 +1,100 @@
+"""No page, fragment, download, log, metric or audit entry carries what an operator must not see."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+
+import pytest
+from django.test import Client
+
+from console.models import AuditEntry
+from console.permissions import ADMIN_SITE, walk_routes
+from tests.support.rows import CANARIES, Installation
+
+PATHS = [
+    "/",
+    "/dlq/",
+    "/dlq/?replayed=no&attempts=1",
+    "/dlq/{ref}/",
+    "/dlq/{ref}/json",
+    "/dlq/{ref}/replay",
+    "/dlq/{replayed}/",
+    "/dlq/{replayed}/replayed",
+    "/work/",
+    "/work/?state=dead",
+    "/work/?state=processing",
+    "/work/{ref}/",
+    "/work/{running}/",
+    "/receipts/",
+    "/receipts/?state=materialized",
+    "/receipts/{receipt}/",
+    "/audit/",
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/no-such-page",
+    "/dlq/{ref}/no-such-part",
+]
+
+
+@pytest.mark.evidence("A-31")
+@pytest.mark.django_db(transaction=True)
+def test_canaries__none_reaches_an_operator(
+    signed_in: object, installation: Installation, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    client: Client = signed_in("olga", "Admin")  # type: ignore[operator]
+    refs = {
+        "ref": installation.work(),
+        "replayed": installation.work(),
+        "running": installation.work("processing", Attempt=2),
+        "receipt": installation.quarantined("body_unreadable"),
+    }
+    installation.worker()
+    installation.fence()
+    form = client.get(f"/dlq/{refs['replayed']}/replay").content.decode()
+    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form)
+    assert token is not None
+    sent = {"csrfmiddlewaretoken": token.group(1), "reason": "x", "idempotency_key": str(uuid.uuid4())}
+    answers = [
+        client.post(f"/dlq/{refs['replayed']}/replay", sent),
+        client.post(f"/dlq/{refs['replayed']}/replay", sent),
+    ]
+    answers += [client.post(f"/dlq/{refs['replayed']}/replay", sent | {"idempotency_key": str(uuid.uuid4())})]
+    for path in PATHS:
+        answers.append(client.get(path.format(**refs)))
+        answers.append(client.get(path.format(**refs), headers={"HX-Request": "true"}))
+    assert {200, 302, 404, 409} == {answer.status_code for answer in answers}
+    said = [(str(answer.request["PATH_INFO"]), answer.content.decode() + str(answer.headers)) for answer in answers]
+    said += [("log", record.getMessage() + str(record.__dict__.get("event", ""))) for record in caplog.records]
+    said += [("audit", f"{entry.reason} {entry.facts}") for entry in AuditEntry.objects.all()]
+    found = [(where, name) for where, text in said for name, canary in CANARIES.items() if canary in text]
+    assert [] == found
+
+
+@pytest.mark.evidence("A-31")
+def test_canaries__every_route_that_shows_something_is_walked() -> None:
+    walked = {re.sub(r"\{\w+\}", "*", path).split("?")[0] for path in PATHS}
+    shown = {
+        re.sub(r"<str:\w+>", "*", "/" + route.pattern)
+        for route in walk_routes()
+        if route.access != ADMIN_SITE and route.name not in {"sign-in", "sign-out", "hook"}
+    }
+    assert set() == shown - walked
+
+
+@pytest.mark.evidence("A-31")
+@pytest.mark.django_db
+def test_canaries__are_really_in_the_database(installation: Installation) -> None:
+    from django.db import connection
+
+    installation.work()
+    installation.worker()
+    held = ""
+    with connection.cursor() as cursor:
+        for table in ("ConnectorWorkItem", "ConnectorEvent", "ConnectorIngressReceipt", "ConnectorClaimProcess"):
+            cursor.execute(f"SELECT * FROM `_System_{table}`")
+            held += str(cursor.fetchall())
+    assert set(CANARIES) - {"payload"} == {name for name, canary in CANARIES.items() if canary in held}
