@@ -229,3 +229,21 @@ def test_receive__an_outreach_prospect_updated__becomes_a_work_item():
     assert (event["EventKind"], event["SourceLane"]) == ("prospect.updated", "prospect:4711")
     assert event["OccurredAt"].isoformat() == "2025-11-06T18:11:12.795000"
     assert (item["FlowName"], item["FlowVersion"], item["MaxAttempts"]) == ("outreach.apply_prospect", "1", 8)
+
+
+@pytest.mark.evidence("O-11")
+def test_metrics__every_rejection_is_scraped(client: Client):
+    webhooks.post(client, webhooks.deal(), **{"X-Demo-Signature": "0" * 64})
+    scraped = client.get("/metrics").content.decode()
+    assert 'lockhouse_ingress_rejected_total{reason="signature"}' in scraped
+    assert "lockhouse_ingress_seconds_bucket" in scraped
+
+
+def test_receive__without_the_ingress_surface__is_not_served(settings: object):
+    from django.core.exceptions import MiddlewareNotUsed
+
+    from console.views.hooks import WebhookDoor
+
+    settings.LOCKHOUSE_SURFACES = frozenset({"console"})  # type: ignore[attr-defined]
+    with pytest.raises(MiddlewareNotUsed):
+        WebhookDoor(lambda _request: None)  # type: ignore[arg-type, return-value]
