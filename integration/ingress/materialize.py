@@ -6,17 +6,17 @@ that the incarnation is active, which routes are live, which fences are armed, t
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from integration import errors
-from integration.catalog.reads import RouteDefinition, WebhookBinding, bind_webhooks, parse_route
+from integration.catalog.reads import WebhookBinding, bind_webhooks, parse_route
 from integration.failpoints import failpoint
 from integration.ingress import crypto, idempotency
+from integration.ingress.admitted_rows import AdmissionContext, event_row, work_item_row
 from integration.ingress.policy import (
     ArmedFence,
     DerivedEvent,
@@ -31,13 +31,9 @@ from integration.storage.db import Row, Tx
 from integration.storage.locks import LockedPack, LockedReceipt, lock_pack, lock_receipts
 from integration.storage.sql import cutovers, events, fences, packs, receipts, routes, work_items
 from integration.storage.sql.audit import READ_DATABASE_TIME
-from integration.values import new_id
-
-WORK_FAMILY: Final = "connector"
-SUBJECT_KIND: Final = "event"
-ENGINE_CAPABILITY: Final = "1"
 
 Position = tuple[datetime, str]
+_Derived = tuple[LockedReceipt, tuple[DerivedEvent, ...]]
 START: Final[Position] = (datetime(1970, 1, 1, tzinfo=UTC), "")
 
 
@@ -89,17 +85,6 @@ class Page:
     def only(self, receipt_id: str) -> Page:
         """Return the page of one of its receipts."""
         return replace(self, receipt_ids=(receipt_id,))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Context:
-    """What holds for a whole transaction."""
-
-    pack: LockedPack
-    live_routes: Mapping[str, RouteDefinition]
-    fences: tuple[ArmedFence, ...]
-    owner_generation: int
-    now: datetime
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,7 +174,7 @@ def _materialize(tx: Tx, page: Page) -> MaterializedBatch:
         return MaterializedBatch(end=page.end)
     context = _read_context(pack)
     plan = _Plan()
-    derived: list[tuple[LockedReceipt, tuple[DerivedEvent, ...]]] = []
+    derived: list[_Derived] = []
     for receipt in _lock_ready(pack, page):
         receipt_id = receipt.row["ReceiptId"]
         try:
@@ -220,7 +205,7 @@ def _lock_ready(pack: LockedPack, page: Page) -> list[LockedReceipt]:
     ]
 
 
-def _read_context(pack: LockedPack) -> _Context:
+def _read_context(pack: LockedPack) -> AdmissionContext:
     tx, namespace = pack.tx, pack.row["Namespace"]
     by_id = {"pack_install_id": pack.pack_install_id}
     clock = tx.fetch_one(READ_DATABASE_TIME)
@@ -228,7 +213,7 @@ def _read_context(pack: LockedPack) -> _Context:
     if clock is None or receipt is None:
         message = "an active incarnation has no cutover receipt"
         raise errors.InvariantBroken(message)
-    return _Context(
+    return AdmissionContext(
         pack=pack,
         live_routes={
             route.event_kind: route for route in map(parse_route, tx.fetch_all(routes.LIST_LIVE_ROUTES, by_id))
@@ -255,7 +240,7 @@ def read_fences(reader: db.Reader, namespace: str) -> tuple[ArmedFence, ...]:
     )
 
 
-def _open_and_derive(receipt: LockedReceipt, page: Page, context: _Context) -> tuple[DerivedEvent, ...]:
+def _open_and_derive(receipt: LockedReceipt, page: Page, context: AdmissionContext) -> tuple[DerivedEvent, ...]:
     aad = crypto.row_aad(crypto.SealedColumn.RECEIPT_BODY, receipt.row["ReceiptId"])
     try:
         body = crypto.open_sealed(receipt.row["Body"], aad)
@@ -264,7 +249,9 @@ def _open_and_derive(receipt: LockedReceipt, page: Page, context: _Context) -> t
     return derive_events(page.webhooks[receipt.row["RouteKey"]].rule, context.live_routes, body)
 
 
-def _plan_events(context: _Context, plan: _Plan, derived: list[tuple[LockedReceipt, tuple[DerivedEvent, ...]]]) -> None:
+def _plan_events(
+    context: AdmissionContext, plan: _Plan, derived: list[tuple[LockedReceipt, tuple[DerivedEvent, ...]]]
+) -> None:
     keyed = [(receipt, event, _event_key(receipt, event)) for receipt, found in derived for event in found]
     taken = _read_taken(context, [(event, key) for _, event, key in keyed if event.item_id is not None])
     ordinal = context.pack.row["NextLaneOrdinal"]
@@ -273,9 +260,9 @@ def _plan_events(context: _Context, plan: _Plan, derived: list[tuple[LockedRecei
         if identity in taken:
             continue
         taken.add(identity)
-        row = _event_row(context, receipt, event, key, ordinal)
+        row = event_row(context, receipt, event, key, ordinal)
         plan.events.append(row)
-        plan.work_items.append(_work_item_row(context, event, row))
+        plan.work_items.append(work_item_row(context, event, row))
         ordinal += 1
 
 
@@ -290,7 +277,7 @@ def _event_key(receipt: LockedReceipt, event: DerivedEvent) -> str:
     )
 
 
-def _read_taken(context: _Context, keyed: list[tuple[DerivedEvent, str]]) -> set[tuple[str, str]]:
+def _read_taken(context: AdmissionContext, keyed: list[tuple[DerivedEvent, str]]) -> set[tuple[str, str]]:
     """Return the identities that Events have already; only an item's own id can repeat across receipts."""
     if not keyed:
         return set()
@@ -303,73 +290,6 @@ def _read_taken(context: _Context, keyed: list[tuple[DerivedEvent, str]]) -> set
         },
     )
     return {(row["EventKind"], row["IdempotencyKey"]) for row in found}
-
-
-def _event_row(context: _Context, receipt: LockedReceipt, event: DerivedEvent, key: str, ordinal: int) -> Row:
-    pack, route, event_id = context.pack, event.route, new_id()
-    return {
-        "event_id": event_id,
-        "org_id": pack.row["OrgId"],
-        "namespace": pack.row["Namespace"],
-        "pack_install_id": pack.pack_install_id,
-        "route_id": route.route_id,
-        "route_version": route.route_version,
-        "route_snapshot": route.snapshot,
-        "provider": route.provider,
-        "event_kind": route.event_kind,
-        "work_type": route.work_type.value,
-        "source_lane": event.source_lane,
-        "target_lane": event.target_lane,
-        "lane_ordinal": ordinal,
-        "idempotency_key": key,
-        "delivery_id": receipt.row["DeliveryId"],
-        "delivery_sequence": None,
-        "receipt_id": receipt.row["ReceiptId"],
-        "receipt_index": event.receipt_index,
-        "payload": crypto.seal(event.payload, crypto.row_aad(crypto.SealedColumn.EVENT_PAYLOAD, event_id)),
-        "payload_hash": hashlib.sha256(event.payload).hexdigest(),
-        "occurred_at": event.occurred_at,
-        "received_at": receipt.row["ReceivedAt"],
-    }
-
-
-def _work_item_row(context: _Context, event: DerivedEvent, event_row: Row) -> Row:
-    route, pack = event.route, context.pack
-    shared: dict[str, Any] = {
-        name: event_row[name]
-        for name in (
-            "event_id",
-            "org_id",
-            "namespace",
-            "pack_install_id",
-            "route_id",
-            "route_version",
-            "event_kind",
-            "work_type",
-            "source_lane",
-            "target_lane",
-            "lane_ordinal",
-        )
-    }
-    return {
-        **shared,
-        "work_id": new_id(),
-        "work_family": WORK_FAMILY,
-        "subject_kind": SUBJECT_KIND,
-        "subject_id": event_row["event_id"],
-        "flow_name": route.flow_name,
-        "flow_version": str(route.flow_version),
-        "companion_pack_name": route.companion_pack_name,
-        "companion_pack_version": route.companion_pack_version,
-        "catalog_revision": pack.row["CatalogRevision"],
-        "catalog_digest": pack.row["CatalogDigest"],
-        "payload_schema_version": route.rule.payload_schema_version,
-        "engine_capability": ENGINE_CAPABILITY,
-        "queue_class": route.rule.queue,
-        "max_attempts": route.retry.max_attempts,
-        "owner_generation": context.owner_generation,
-        "now": context.now,
-    }
 
 
 def _write(pack: LockedPack, plan: _Plan, page: Page) -> MaterializedBatch:
