@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import Group
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -66,8 +67,8 @@ def open_page(browser: Browser, live_server: Any, operator: User, client: Any) -
         height: int = 900,
         scheme: str = "light",
         scripts: bool = True,
+        signed_in: bool = True,
     ) -> Page:
-        client.force_login(operator)
         context = browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme=scheme,  # type: ignore[arg-type]
@@ -75,8 +76,10 @@ def open_page(browser: Browser, live_server: Any, operator: User, client: Any) -
             reduced_motion="reduce",
         )
         contexts.append(context)
-        cookie = next(iter(client.cookies.values()))
-        context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": live_server.url}])
+        if signed_in:
+            client.force_login(operator)
+            cookie = client.cookies[settings.SESSION_COOKIE_NAME]
+            context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": live_server.url}])
         page = context.new_page()
         page.on(
             "console",

@@ -1,0 +1,118 @@
+"""What holds of every page in a browser: accessible, within the policy, never wider than the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from playwright.sync_api import Page
+
+from tests.support.rows import Installation
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+AXE = Path(settings.BASE_DIR) / "node_modules" / "axe-core" / "axe.min.js"
+LONG = "a-very-long-value-that-somebody-chose-without-thinking-of-the-page-" * 3
+
+
+def _paths(installation: Installation) -> list[str]:
+    dead = installation.work()
+    replayed = installation.work(ReplayedAt=installation.now)
+    child = installation.work("succeeded", Attempt=1, ReplayOfWorkId=replayed)
+    long = installation.work(SourceLane=LONG[:250])
+    receipt = installation.quarantined()
+    installation.worker()
+    installation.fence()
+    return [
+        "/",
+        "/dlq/",
+        "/dlq/?namespace=acme-sales&replayed=no",
+        "/dlq/?died_after=nonsense",
+        f"/dlq/{dead}/",
+        f"/dlq/{long}/",
+        f"/dlq/{dead}/replay",
+        f"/dlq/{replayed}/replayed",
+        "/work/",
+        "/work/?state=pending",
+        f"/work/{child}/",
+        "/receipts/",
+        f"/receipts/{receipt}/",
+        "/audit/",
+        "/nowhere",
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1440])
+def test_shape__axe_finds_nothing(
+    open_page: Callable[..., Page], installation: Installation, scheme: str, width: int
+) -> None:
+    open_page.expected = ("404 (Not Found)", "400 (Bad Request)")  # type: ignore[attr-defined]
+    script = AXE.read_text(encoding="utf-8")
+    found: list[str] = []
+    page = open_page("/sign-in/", signed_in=False, scheme=scheme, width=width)
+    found += _violations(page, script)
+    page.context.close()
+    page = open_page("/", scheme=scheme, width=width)
+    base = page.url.rstrip("/")
+    for path in _paths(installation):
+        page.goto(base + path)
+        for summary in page.locator("summary").all():
+            summary.click()
+        found += _violations(page, script)
+    assert [] == sorted(set(found))
+
+
+def _violations(page: Page, script: str) -> list[str]:
+    page.evaluate(script)
+    result: dict[str, Any] = page.evaluate(
+        "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+    )
+    return [
+        f"{page.url} {violation['id']}: {node['target']} {node['failureSummary']}"
+        for violation in result["violations"]
+        for node in violation["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("width", [320, 3840])
+def test_shape__no_page_is_wider_than_the_screen(
+    open_page: Callable[..., Page], installation: Installation, width: int
+) -> None:
+    open_page.expected = ("404 (Not Found)", "400 (Bad Request)")  # type: ignore[attr-defined]
+    page = open_page("/", width=width)
+    base = page.url.rstrip("/")
+    wide = []
+    for path in _paths(installation):
+        page.goto(base + path)
+        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        if over > 0:
+            wide.append((path, over))
+    assert [] == wide
+
+
+def test_shape__the_policy_is_in_force_and_a_breach_is_seen(
+    open_page: Callable[..., Page], installation: Installation
+) -> None:
+    page = open_page("/")
+    page.evaluate(
+        "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)"
+    )
+    assert page.evaluate("window.ran") is None
+    complaints = open_page.complaints  # type: ignore[attr-defined]
+    assert ["Content Security Policy" in text for text in complaints] == [True]
+    complaints.clear()
+
+
+def test_shape__nothing_is_stored_of_a_page_that_was_left(
+    open_page: Callable[..., Page], installation: Installation
+) -> None:
+    installation.work()
+    page = open_page("/dlq/")
+    page.evaluate("document.querySelector('#rows').dispatchEvent(new CustomEvent('refresh'))")
+    page.goto(page.url.replace("/dlq/", "/work/"))
+    stored = page.evaluate("JSON.stringify([Object.keys(localStorage), Object.keys(sessionStorage)])")
+    assert "htmx-history-cache" not in stored
