@@ -152,6 +152,26 @@ class Workers:
     in_flight: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What became of a run's webhooks.
+
+    Attributes:
+        ready_receipts: Receipts that are not work yet.
+        states: How many WorkItems stand in each state.
+    """
+
+    ready_receipts: int
+    states: dict[WorkItemState, int]
+
+    @property
+    def unfinished(self) -> int:
+        """How many receipts and WorkItems are still to be worked on."""
+        return self.ready_receipts + sum(
+            count for state, count in self.states.items() if state not in TERMINAL_STATES
+        )
+
+
 def count_in_state(state: WorkItemState, *, cap: int = COUNT_CAP) -> Capped:
     """Count the WorkItems in a state, up to a cap.
 
@@ -200,6 +220,23 @@ def workers_alive(now: datetime) -> Workers:
         alive=int(found["Alive"]),
         slots=int(found["Slots"]),
         in_flight=int(found["InFlight"]),
+    )
+
+
+def progress_since(namespace: str, moment: datetime) -> Progress:
+    """Return what became of the webhooks that a namespace received since a moment; for a run of known size.
+
+    Args:
+        namespace: The namespace.
+        moment: The start of the run, aware UTC.
+    """
+    reader = db.read()
+    span = {"namespace": namespace, "first_id": _first_id_at(moment)}
+    ready = reader.fetch_one(sql.COUNT_READY_RECEIPTS_SINCE, span)
+    states = reader.fetch_all(sql.COUNT_WORK_SINCE_BY_STATE, span)
+    return Progress(
+        ready_receipts=int(ready["Found"]) if ready else 0,
+        states={WorkItemState(row["State"]): int(row["Found"]) for row in states},
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from django.core.checks import Tags
 from django.core.management.base import BaseCommand
 
 from integration.errors import EXIT_ERROR, IntegrationError
@@ -18,6 +19,8 @@ from integration.work.supervisor import ROLES, Options, Supervisor
 
 class Command(BaseCommand):
     """Claim and run work, materialize receipts, reap what others lost, until SIGTERM or SIGINT."""
+
+    requires_system_checks = (Tags.database, Tags.models)
 
     help = "Run a worker. The first SIGTERM or SIGINT drains it; a second one ends it at once."
 

@@ -80,16 +80,39 @@ COUNT_RECEIPTS_IN_STATE = Statement(
     returns=Returns.ROW,
 )
 
-#: Sums only: which process runs where is no operator's business here.
+#: Sums only: which process runs where is no operator's business here. A row that names a pack is the fence of a
+#: worker that has a row of its own.
 SUM_RUNNING_PROCESSES = Statement(
     name="SUM_RUNNING_PROCESSES",
     text="""
     SELECT COUNT(*) AS Alive, COALESCE(SUM(Concurrency), 0) AS Slots, COALESCE(SUM(InFlight), 0) AS InFlight,
            MAX(HeartbeatAt) AS LastHeartbeatAt
       FROM _System_ConnectorClaimProcess FORCE INDEX (IX_ClaimProcess_Running)
-     WHERE StoppedAt IS NULL AND HeartbeatAt >= %(since)s AND EvictedAt IS NULL
+     WHERE StoppedAt IS NULL AND HeartbeatAt >= %(since)s AND EvictedAt IS NULL AND PackInstallId IS NULL
     """,
     returns=Returns.ROW,
+)
+
+#: Ids are UUIDv7, so that what came since a moment is one range of the primary key.
+COUNT_READY_RECEIPTS_SINCE = Statement(
+    name="COUNT_READY_RECEIPTS_SINCE",
+    text="""
+    SELECT COUNT(*) AS Found
+      FROM _System_ConnectorIngressReceipt FORCE INDEX (PRIMARY)
+     WHERE ReceiptId >= %(first_id)s AND Namespace = %(namespace)s AND State = 'received'
+    """,
+    returns=Returns.ROW,
+)
+
+COUNT_WORK_SINCE_BY_STATE = Statement(
+    name="COUNT_WORK_SINCE_BY_STATE",
+    text="""
+    SELECT State, COUNT(*) AS Found
+      FROM _System_ConnectorWorkItem FORCE INDEX (PRIMARY)
+     WHERE WorkId >= %(first_id)s AND Namespace = %(namespace)s
+     GROUP BY State
+    """,
+    returns=Returns.ROWS,
 )
 
 LIST_ARMED_FENCES = Statement(
