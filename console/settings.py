@@ -133,6 +133,8 @@ def databases(url: str) -> dict[str, Any]:
     }
     ingress = {
         **parsed,
+        # A check before each use would spend the patience twice; the ingress asks again on a fresh connection.
+        "CONN_HEALTH_CHECKS": False,
         "ATOMIC_REQUESTS": False,
         "OPTIONS": {
             **options,

@@ -25,9 +25,11 @@ from integration.catalog.reads import WebhookBinding, find_webhook
 from integration.ingress import service
 from integration.ingress.secrets import SecretUnavailable, resolve_secrets
 from integration.ingress.verify import SignatureVerdict, SignedRequest, verify
+from integration.storage import db
 
 #: Of `/hooks/<namespace>/<route>`, with the empty part before the first slash.
 _ADDRESS_PARTS: Final = 4
+_STALE_SECONDS: Final = 0.5
 _MAX_SAFE_HEADER_CHARACTERS: Final = 200
 #: What is kept of a request's headers, by WSGI name; everything else is forgotten.
 _SAFE_HEADERS: Final = (("content-type", "CONTENT_TYPE"), ("user-agent", "HTTP_USER_AGENT"))
@@ -135,7 +137,7 @@ def receive(request: HttpRequest, namespace: str, route_key: str) -> HttpRespons
 def _receive(request: HttpRequest, namespace: str, route_key: str, started: float) -> tuple[str, int]:
     if request.method != "POST":
         raise _Rejected(Rejection.METHOD_NOT_ALLOWED, "method")
-    binding = _find(namespace, route_key)
+    binding = _find(namespace, route_key, started)
     body = _read_body(request, binding.rule.max_body_bytes)
     _check_signature(request, binding, body)
     header = binding.rule.delivery_id_header
@@ -158,9 +160,17 @@ def _receive(request: HttpRequest, namespace: str, route_key: str, started: floa
     return stored.outcome.value, binding.rule.response_status
 
 
-def _find(namespace: str, route_key: str) -> WebhookBinding:
+def _find(namespace: str, route_key: str, started: float) -> WebhookBinding:
+    using = settings.LOCKHOUSE_INGRESS_DATABASE
     try:
-        binding = find_webhook(namespace, route_key, using=settings.LOCKHOUSE_INGRESS_DATABASE)
+        try:
+            binding = find_webhook(namespace, route_key, using=using)
+        except (DatabaseError, InterfaceError):
+            # A connection that went stale fails at once; one that stands still has used the time up.
+            if time.monotonic() - started > _STALE_SECONDS:
+                raise
+            db.forget_connection(using)
+            binding = find_webhook(namespace, route_key, using=using)
     except (DatabaseError, InterfaceError) as error:
         raise _Rejected(Rejection.NOT_STORED, type(error).__name__) from None
     if binding is None:

@@ -261,6 +261,15 @@ def _settle(
         raise errors.CommitUnknown from cause
 
 
+def forget_connection(using: str) -> None:
+    """Close a connection that an error came from, so that the next statement opens a new one.
+
+    Args:
+        using: The database alias.
+    """
+    _drop_connection(connections[using])
+
+
 def read(using: str = "default") -> Reader:
     """Return a reader that takes no locks and holds no snapshot: every statement commits by itself."""
     return Reader(connections[using])
