@@ -1,0 +1,243 @@
+"""`manage.py dlq`: list, show, plan and replay dead work from a terminal, under a named operator's rights."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand
+
+from integration import errors
+from integration.authority import reads, service
+from integration.authority.values import (
+    REPLAY_PERMISSION,
+    VIEW_PERMISSION,
+    DeadFilters,
+    DeadPage,
+    Plan,
+    Ref,
+    Refused,
+    Replayed,
+    Ruling,
+)
+from integration.values import Actor
+
+_TEXT_FILTERS: Final = (
+    "org",
+    "namespace",
+    "pack",
+    "provider",
+    "event-kind",
+    "work-type",
+    "owner",
+    "execution-class",
+    "source-lane",
+    "search",
+)
+
+
+class Command(BaseCommand):
+    """Find dead work, see who owns it and whether it may be replayed, and replay it."""
+
+    help = "Dead letters. Exit 0 done, 1 error, 2 usage, 3 refused with a code, 4 not found, 5 permission denied."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the four actions and their options."""
+        actions = parser.add_subparsers(dest="action", required=True)
+        listing = actions.add_parser("list", help="List dead rows, latest death first.")
+        for name in _TEXT_FILTERS:
+            listing.add_argument(f"--{name}")
+        listing.add_argument("--min-attempts", type=int)
+        listing.add_argument("--max-attempts", type=int)
+        listing.add_argument("--died-after", help="ISO 8601 with a zone.")
+        listing.add_argument("--died-before", help="ISO 8601 with a zone.")
+        listing.add_argument("--replayed", choices=["yes", "no"])
+        listing.add_argument("--cursor", help="`newer` or `older` of another page.")
+        listing.add_argument("--limit", type=int, default=reads.PAGE_ROWS)
+        listing.add_argument("--count", action="store_true", help="Count too, up to a cap.")
+        show = actions.add_parser("show", help="Show one row: owner and why, attempts, lineage, fences.")
+        plan = actions.add_parser("plan", help="Show what a replay would do; writes nothing.")
+        replay = actions.add_parser("replay", help="Replay one dead row.")
+        for action in (show, plan, replay):
+            action.add_argument("ref", help="A WorkId or an EventId.")
+        replay.add_argument("--reason", required=True, help="Why, 1 to 500 characters on one line.")
+        replay.add_argument("--idempotency-key", help="Names this request: the same one again changes nothing.")
+        replay.add_argument("--dry-run", action="store_true", help="As `plan`.")
+        for action in (plan, replay):
+            action.add_argument("--route-version", type=int, help="Refuse if another route version is live.")
+        for action in (listing, show, plan, replay):
+            action.add_argument("--as", dest="operator", required=True, help="Whose rights count, by user name.")
+            action.add_argument("--json", action="store_true", help="Print one JSON document.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run the action; print; map an error to its exit code."""
+        try:
+            actor = _actor(options["operator"])
+            code = getattr(self, f"_{options['action']}")(actor, options)
+        except errors.IntegrationError as error:
+            self._fail(error, as_json=options["json"])
+            code = error.exit_code
+        if code:
+            sys.exit(code)
+
+    def _list(self, actor: Actor, options: dict[str, Any]) -> int:
+        _demand(actor, VIEW_PERMISSION)
+        filters = _filters(options)
+        page = reads.list_dead(filters, options["cursor"], options["limit"])
+        count = reads.count_dead(filters) if options["count"] else None
+        if options["json"]:
+            self._document({**_plain(page), **({} if count is None else {"count": _plain(count)})})
+            return 0
+        self._print_page(page)
+        if count is not None:
+            self.stdout.write(f"{count} rows match.")
+        return 0
+
+    def _print_page(self, page: DeadPage) -> None:
+        for row in page.rows:
+            died = "-" if row.terminal_at is None else f"{row.terminal_at:%Y-%m-%d %H:%M:%SZ}"
+            mark = "replayed" if row.replayed_at is not None else row.note or ""
+            shown = (row.ref.id, died, row.owner.value, row.namespace, row.event_kind, f"{row.attempt} attempts", mark)
+            self.stdout.write("\t".join(shown).rstrip())
+        for rejected in page.rejected:
+            self.stdout.write(f"left out: Event {rejected.event_id}: {rejected.sentence}")
+        if page.searched_back_to is not None:
+            self.stdout.write(f"searched back to {page.searched_back_to:%Y-%m-%d %H:%M:%SZ}; go on with --cursor")
+        if page.older is not None:
+            self.stdout.write(f"older: --cursor {page.older}")
+        if not page.rows and page.older is None:
+            self.stdout.write("No dead rows match.")
+
+    def _show(self, actor: Actor, options: dict[str, Any]) -> int:
+        _demand(actor, VIEW_PERMISSION)
+        detail = reads.get_detail(Ref.parse(options["ref"]))
+        if options["json"]:
+            self._document(_plain(detail))
+            return 0
+        row = detail.row
+        self.stdout.write(f"{row.ref}  {row.state}  {row.namespace}  {row.event_kind}")
+        self.stdout.write(f"owner {detail.owner.kind}: {detail.owner.why.sentence} (rule {detail.owner.why.rule})")
+        for attempt in detail.attempts:
+            self.stdout.write(f"attempt {attempt.attempt}: {attempt.started_at:%H:%M:%SZ} {attempt.outcome or 'runs'}")
+        for name, nodes in (("replays", detail.lineage.ancestors), ("replayed by", detail.lineage.descendants)):
+            for node in nodes:
+                self.stdout.write(f"{name} {node.work_id or node.event_id} ({node.state})")
+        for fence in detail.fences:
+            self.stdout.write(f"fence {fence.fence_id} over {fence.scope}{' (overridden)' * fence.is_overridden}")
+        return 0
+
+    def _plan(self, actor: Actor, options: dict[str, Any]) -> int:
+        plan = service.plan(Ref.parse(options["ref"]), actor, route=options["route_version"])
+        if options["json"]:
+            self._document(_plain(plan))
+        else:
+            self._print_plan(plan)
+        return 0 if plan.refusal is None else plan.refusal.exit_code
+
+    def _print_plan(self, plan: Plan) -> None:
+        signs = {Ruling.OK: "ok", Ruling.REFUSED: "NO", Ruling.NOT_REACHED: "--"}
+        for verdict in plan.verdicts:
+            self.stdout.write(f"{signs[verdict.ruling]}  {verdict.code}: {verdict.sentence}")
+        for note in plan.notes:
+            self.stdout.write(f"note: {note}")
+        self.stdout.write(f"locks: {', '.join(plan.lock_order)}")
+        if plan.refusal is None:
+            self.stdout.write("A replay would go through now.")
+        else:
+            self.stdout.write(f"A replay would be refused: {plan.refusal.code}. {plan.refusal.next_step}")
+
+    def _replay(self, actor: Actor, options: dict[str, Any]) -> int:
+        if options["dry_run"]:
+            return self._plan(actor, options)
+        outcome = service.replay(
+            Ref.parse(options["ref"]),
+            actor=actor,
+            reason=options["reason"],
+            route=options["route_version"],
+            idempotency_key=options["idempotency_key"],
+        )
+        if options["json"]:
+            self._document({"outcome": "replayed" if isinstance(outcome, Replayed) else "refused", **_plain(outcome)})
+        elif isinstance(outcome, Replayed):
+            again = " (this request was answered before)" if outcome.is_repeat else ""
+            self.stdout.write(f"replayed {outcome.original}: child {outcome.child_work_id}{again}")
+        else:
+            self._print_refusal(outcome)
+        return 0 if isinstance(outcome, Replayed) else outcome.exit_code
+
+    def _print_refusal(self, refused: Refused) -> None:
+        self.stderr.write(f"{refused.code}: {refused.sentence} {refused.next_step}")
+        winner = refused.winner
+        if winner is not None:
+            at = "" if winner.at is None else f" at {winner.at:%Y-%m-%d %H:%M:%SZ}"
+            self.stderr.write(
+                f"won by {winner.actor_name or 'somebody'}{at}, child {winner.child_work_id or 'unknown'}"
+            )
+
+    def _document(self, document: Any) -> None:
+        self.stdout.write(json.dumps(document, ensure_ascii=False, sort_keys=True))
+
+    def _fail(self, error: errors.IntegrationError, *, as_json: bool) -> None:
+        if as_json:
+            self._document({"error": error.code, "message": error.operator_message(), **_plain(error.data_fields)})
+        else:
+            self.stderr.write(f"{error.code}: {error.operator_message()}")
+
+
+def _actor(name: str) -> Actor:
+    """Return the named operator with the rights that the database gives at this moment."""
+    user = get_user_model().objects.filter(username=name).first()
+    if user is None:
+        message = "There is no operator of this name."
+        raise errors.NotAllowed(message)
+    held = frozenset(key for key in (VIEW_PERMISSION, REPLAY_PERMISSION) if user.has_perm(key))
+    return Actor(user_id=user.pk, name=user.get_username(), via="command", permissions=held)
+
+
+def _demand(actor: Actor, permission: str) -> None:
+    if not actor.may(permission):
+        raise errors.NotAllowed
+
+
+def _filters(options: Mapping[str, Any]) -> DeadFilters:
+    texts = {name.replace("-", "_"): options[name.replace("-", "_")] or None for name in _TEXT_FILTERS}
+    return DeadFilters(
+        **texts,
+        min_attempts=options["min_attempts"],
+        max_attempts=options["max_attempts"],
+        died_after=_moment("died_after", options["died_after"]),
+        died_before=_moment("died_before", options["died_before"]),
+        replayed={"yes": True, "no": False}.get(options["replayed"]),
+    )
+
+
+def _moment(field: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        message = f"{field} is a time like 2026-01-31T12:00:00Z."
+        raise errors.InvalidInput(message, field=field) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a JSON-ready copy of a frozen value."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    return value
