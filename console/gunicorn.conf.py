@@ -22,6 +22,8 @@ limit_request_field_size = 8190
 # The access log names paths, which hold ids; the application's own log says what matters.
 accesslog = None
 errorlog = "-"
+# It would listen in the home directory, where another installation may listen too.
+no_control_socket = True
 
 # Each process counts for itself; a scrape meets one of them and reads the sum from here.
 _metrics = os.environ.get("PROMETHEUS_MULTIPROC_DIR") or tempfile.mkdtemp(prefix="lockhouse-metrics-")

@@ -104,6 +104,8 @@ def logging_config(level: str) -> dict[str, Any]:
             "django.server": {"level": level, "handlers": [], "propagate": True},
             # Its records carry the statement's parameters.
             "django.db.backends": {"level": "WARNING", "propagate": True},
+            # A line for each request that the demo sends.
+            "httpx": {"level": "WARNING", "propagate": True},
         },
     }
 
