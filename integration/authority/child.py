@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from integration.catalog.reads import RouteDefinition
-from integration.ingress.crypto import SealedColumn, move_sealed, row_aad
 from integration.ingress.admitted_rows import ENGINE_CAPABILITY
+from integration.ingress.crypto import SealedColumn, move_sealed, row_aad
 from integration.storage.locks import LockedEvent, LockedPack, LockedWorkItem
 from integration.storage.sql import cutovers
 
