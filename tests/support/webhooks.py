@@ -22,6 +22,7 @@ DEMO_URL = "/hooks/demo/deals"
 OUTREACH_URL = "/hooks/sales/prospects"
 
 
+@cache
 def pack(name: str = "demo", **binding: str) -> PackDocument:
     """Return one of the packs that ship."""
     return load_pack(PACKS / f"{name}.yaml", **binding)

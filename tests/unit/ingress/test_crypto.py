@@ -6,6 +6,7 @@ import base64
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from integration.ingress import crypto
@@ -16,6 +17,7 @@ TWO = "two:" + base64.b64encode(bytes(range(32))).decode()
 AAD = row_aad(SealedColumn.EVENT_PAYLOAD, "row-1")
 
 
+@hypothesis_settings(deadline=None)
 @given(plain=st.binary(max_size=300))
 def test_seal__opens_at_its_place_alone(plain: bytes):
     sealed = seal(plain, AAD)
@@ -26,6 +28,7 @@ def test_seal__opens_at_its_place_alone(plain: bytes):
             open_sealed(sealed, other)
 
 
+@hypothesis_settings(deadline=None)
 @given(position=st.integers(min_value=0), bit=st.integers(0, 7))
 def test_open__a_changed_byte__breaks_the_seal(position: int, bit: int):
     sealed = seal(b"payload", AAD)
@@ -35,6 +38,7 @@ def test_open__a_changed_byte__breaks_the_seal(position: int, bit: int):
         open_sealed(changed, AAD)
 
 
+@hypothesis_settings(deadline=None)
 @given(junk=st.binary(max_size=60))
 def test_open__junk__breaks_the_seal(junk: bytes):
     for text in (junk, b"LH\x01" + junk):

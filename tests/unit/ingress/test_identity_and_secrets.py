@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from integration.ingress.idempotency import delivery_key, deterministic_key, indexed_key, item_key
@@ -26,6 +27,7 @@ def deterministic(body: bytes, body_hash: str = "h", **changed: Any) -> str:
 
 
 @pytest.mark.evidence("O-04")
+@hypothesis_settings(deadline=None)
 @given(first=st.tuples(TEXT, TEXT, TEXT), second=st.tuples(TEXT, TEXT, TEXT))
 def test_delivery_key__differs_whenever_a_part_does(first: tuple[str, str, str], second: tuple[str, str, str]):
     def key(parts: tuple[str, str, str]) -> str:
@@ -57,6 +59,7 @@ def test_deterministic_key__covers_every_part_of_the_contract():
     assert deterministic(webhooks.deal()) == known
 
 
+@hypothesis_settings(deadline=None)
 @given(body=st.binary(max_size=100))
 def test_deterministic_key__any_body__has_one(body: bytes):
     assert len(deterministic(body)) == 64

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from integration.catalog.documents import VerifierRule
@@ -63,6 +64,7 @@ def test_verify__the_published_vectors(key: bytes, message: bytes, digest: str):
 
 
 @pytest.mark.evidence("O-01")
+@hypothesis_settings(deadline=None)
 @given(body=BODIES, encoding=st.sampled_from(["hex", "base64"]), prefix=st.sampled_from(["", "sha256=", "v1,"]))
 def test_verify__what_was_signed__is_valid(body: bytes, encoding: str, prefix: str):
     given_rule = rule(encoding=encoding, prefix=prefix)
@@ -76,6 +78,7 @@ def test_verify__what_was_signed__is_valid(body: bytes, encoding: str, prefix: s
 
 
 @pytest.mark.evidence("O-01")
+@hypothesis_settings(deadline=None)
 @given(body=st.binary(min_size=1, max_size=200), position=st.integers(min_value=0), bit=st.integers(0, 7))
 def test_verify__one_flipped_bit__is_a_mismatch(body: bytes, position: int, bit: int):
     place = position % len(body)
@@ -85,6 +88,7 @@ def test_verify__one_flipped_bit__is_a_mismatch(body: bytes, position: int, bit:
 
 
 @pytest.mark.evidence("O-01")
+@hypothesis_settings(deadline=None)
 @given(body=BODIES, cut=st.integers(0, 63))
 def test_verify__a_part_of_the_signature__is_never_enough(body: bytes, cut: int):
     text = sign(rule(), SECRET, request(body))
@@ -93,6 +97,7 @@ def test_verify__a_part_of_the_signature__is_never_enough(body: bytes, cut: int)
     assert verdict(rule(prefix="v1,"), body, X_Sig="v1," + text[:cut]) is SignatureVerdict.MALFORMED
 
 
+@hypothesis_settings(deadline=None)
 @given(text=st.text(max_size=100))
 def test_decode_signature__gives_32_bytes_or_nothing(text: str):
     for encoding in ("hex", "base64"):
