@@ -34,7 +34,7 @@ def child_exit(_server: Any, worker: Any) -> None:
     """Drop the gauges of a process that ended; its counts stay."""
     from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - only once the directory is named
 
-    mark_process_dead(worker.pid)
+    mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
 
 
 def on_exit(_server: Any) -> None:

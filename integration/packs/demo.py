@@ -143,7 +143,9 @@ def find_demo_webhook() -> tuple[WebhookBinding, bytes]:
     """
     binding = find_webhook(NAMESPACE, ROUTE_KEY)
     if binding is None:
-        message = "The demo pack is not active; install it: manage.py install_pack integration/packs/demo.yaml --activate"
+        message = (
+            "The demo pack is not active; install it: manage.py install_pack integration/packs/demo.yaml --activate"
+        )
         raise NotFound(message)
     return binding, resolve_secrets(binding.secret_references)[0]
 

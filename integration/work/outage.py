@@ -55,9 +55,7 @@ class Backoff:
         self._failures = 0
 
 
-def patiently(
-    action: Callable[[], T], *, role: str, seconds: float, wait: Callable[[float], object] = time.sleep
-) -> T:
+def patiently(action: Callable[[], T], *, role: str, seconds: float, wait: Callable[[float], object] = time.sleep) -> T:
     """Do something, again and again while the database is away.
 
     Args:

@@ -167,9 +167,7 @@ class Progress:
     @property
     def unfinished(self) -> int:
         """How many receipts and WorkItems are still to be worked on."""
-        return self.ready_receipts + sum(
-            count for state, count in self.states.items() if state not in TERMINAL_STATES
-        )
+        return self.ready_receipts + sum(count for state, count in self.states.items() if state not in TERMINAL_STATES)
 
 
 def count_in_state(state: WorkItemState, *, cap: int = COUNT_CAP) -> Capped:

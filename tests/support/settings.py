@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 
 os.environ.setdefault("LOCKHOUSE_SECRET_KEY", "tests-only-" + "0123456789abcdefghijklmnopqrstuvwxyz" * 2)
@@ -13,11 +15,13 @@ os.environ["LOCKHOUSE_LOCAL"] = "1"
 os.environ["LOCKHOUSE_DEBUG"] = "0"
 os.environ.setdefault("LOCKHOUSE_TESTING", "1")
 # Never the developer's own var directory, nor what a local run noted there.
-os.environ.setdefault("LOCKHOUSE_VAR_DIR", tempfile.mkdtemp(prefix="lh-var-"))
+if "LOCKHOUSE_VAR_DIR" not in os.environ:
+    os.environ["LOCKHOUSE_VAR_DIR"] = tempfile.mkdtemp(prefix="lh-var-")
+    atexit.register(shutil.rmtree, os.environ["LOCKHOUSE_VAR_DIR"], ignore_errors=True)
 os.environ.setdefault("LOCKHOUSE_LOG_LEVEL", "INFO")
 
 from console.settings import *  # noqa: F403
-from console.settings import DATABASES, STORAGES
+from console.settings import DATABASES, INSTALLED_APPS, STORAGES
 
 # A second connection would not see what a test has not committed.
 DATABASES = {"default": DATABASES["default"]}
