@@ -169,13 +169,15 @@ def lock_events(pack: LockedPack, event_ids: Sequence[str]) -> list[LockedEvent]
     return [LockedEvent(_tx=pack.tx, row=row) for row in rows]
 
 
-def lock_event_for_claim(process: LockedProcess, event_id: str) -> LockedEvent | None:
-    """Lock the Event that a first claim takes over, under the claimant's own process row.
+def lock_events_for_claim(process: LockedProcess, event_ids: Sequence[str]) -> list[LockedEvent]:
+    """Lock the Events that first claims take over, under the claimant's own process row.
+
+    Sorted by id, in one statement; missing ones are left out.
 
     Locks: EVENT, under the process.
     """
-    row = process.tx.fetch_one(events.LOCK_EVENT_FOR_CLAIM, {"event_id": event_id})
-    return None if row is None else LockedEvent(_tx=process.tx, row=row)
+    rows = process.tx.fetch_all(events.LOCK_EVENTS_FOR_CLAIM, {"event_ids": tuple(sorted(set(event_ids)))})
+    return [LockedEvent(_tx=process.tx, row=row) for row in rows]
 
 
 def lock_work_items_of_event(event: LockedEvent) -> list[LockedWorkItem]:

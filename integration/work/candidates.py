@@ -12,7 +12,7 @@ from integration.states import FailureClass, WorkItemState
 from integration.storage import db
 from integration.storage.db import Row
 from integration.storage.sql import work_items
-from integration.values import digest_parts
+from integration.values import digest_text
 from integration.work import policy
 from integration.work.process import Fence, WorkerProcess
 
@@ -71,7 +71,8 @@ class Candidate:
         """The unique key that serializes the target lane while an item of it is claimed."""
         if self.target_lane is None:
             return None
-        return digest_parts("target-lane/1", self.org_id, self.namespace, self.target_lane)
+        # As the claims' statements spell it; the length keeps a slash in a name from meaning another lane.
+        return digest_text(f"target-lane/1/{self.org_id}/{len(self.namespace)}/{self.namespace}/{self.target_lane}")
 
 
 def candidate_from_row(row: Row) -> Candidate:
@@ -115,15 +116,32 @@ class CandidateQueue:
         self._process = process
         self._window = window
         self._found: deque[Candidate] = deque()
-        self._lanes_in_hand: set[str] = set()
         #: The last look met items that only a lane keeps waiting.
         self.saw_closed_lane = False
 
-    def next(self) -> Candidate | None:
-        """Return the next candidate, or None when nothing is due that this process could claim."""
+    def take(self, limit: int) -> list[Candidate]:
+        """Return candidates that one transaction can claim.
+
+        Args:
+            limit: How many at most.
+
+        Returns:
+            The next candidate, and with a first claim other first claims of its pack and epoch; no two of one
+            lane. Nothing when nothing is due that this process could claim.
+        """
         if not self._found:
             self._fill()
-        return self._found.popleft() if self._found else None
+        if not self._found:
+            return []
+        taken = [self._found.popleft()]
+        head = taken[0]
+        if head.is_first and limit > 1:
+            left: deque[Candidate] = deque()
+            for item in self._found:
+                fits = item.is_first and (item.pack_install_id, item.epoch) == (head.pack_install_id, head.epoch)
+                (taken if fits and len(taken) < limit else left).append(item)
+            self._found = left
+        return taken
 
     def forget(self) -> None:
         """Drop what was read, so that the next candidate is read anew."""

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-import structlog
 from django.db import IntegrityError
 
 from integration.errors import ConcurrentChange
 from integration.failpoints import failpoint
 from integration.states import AttemptOutcome
 from integration.storage import db
-from integration.storage.db import Reader, Tx
-from integration.storage.locks import LockedProcess, lock_event_for_claim
+from integration.storage.db import Reader, Row, Tx
+from integration.storage.locks import LockedProcess, lock_events_for_claim
 from integration.storage.sql import attempts, work_items
+from integration.values import EventId
 from integration.work import metrics
 from integration.work.candidates import Candidate, CandidateQueue
 from integration.work.process import ClaimFenced, Fence, WorkerProcess, lock_fence
 
 LEASE_SECONDS: Final = 60
-#: FIRST_CLAIM changes the Event and the WorkItem.
+#: FIRST_CLAIM matches the Event and the WorkItem of each item.
 _BOTH_ROWS: Final = 2
 _TOKEN_BYTES: Final = 24
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,7 @@ class Claim:
         lease_token: The secret that makes the claim this process's; never shown.
         lease_owner: The process row under which it was claimed.
         lease_seconds: How long the lease runs from the claim or its last renewal.
+        event: What the execution reads of the Event, if the claim has locked it; the payload is still sealed.
     """
 
     item: Candidate
@@ -47,6 +48,7 @@ class Claim:
     lease_token: str = field(repr=False)
     lease_owner: str
     lease_seconds: int
+    event: Row | None = field(default=None, repr=False)
 
     @property
     def work_id(self) -> str:
@@ -71,99 +73,132 @@ class LostWhy(StrEnum):
 
 
 class _Lost(ConcurrentChange):
-    """The row changed before the claim; its transaction is undone."""
+    """No row was won; the transaction is undone."""
 
 
-def claim(item: Candidate, fence: Fence, *, lease_seconds: int = LEASE_SECONDS) -> Claim | LostWhy:
-    """Try to claim one item.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """What one claim transaction came to.
 
-    The steps, in one transaction: lock the process's own row and check its fence; lock the Event, for a first
-    claim; swap the row; close the earlier attempt and insert this one.
+    Attributes:
+        claims: The claims that are stored.
+        lost: Why the others were not had; None when every one was.
+    """
+
+    claims: tuple[Claim, ...] = ()
+    lost: LostWhy | None = None
+
+
+def claim(items: Sequence[Candidate], fence: Fence, *, lease_seconds: int = LEASE_SECONDS) -> Claimed:
+    """Try to claim items in one transaction.
+
+    The steps: lock the process's own row and check its fence; lock the Events, for first claims; swap the rows;
+    close the earlier attempt, and insert this one.
 
     Args:
-        item: A candidate that was read without a lock.
-        fence: The process's row for the item's pack.
-        lease_seconds: How long the lease runs, by the database's clock.
+        items: Candidates that were read without a lock: first claims of one pack and epoch, no two of one lane;
+            or a single later claim.
+        fence: The process's row for the items' pack.
+        lease_seconds: How long the leases run, by the database's clock.
 
     Returns:
-        The claim, or why there is none; nothing is stored then.
+        The claims that were won. When nothing is won, nothing is stored.
 
     Raises:
         Busy: A lock was not free in time, or the database does not answer.
-        CommitUnknown: The database does not say whether the claim was stored; its lease then expires.
+        CommitUnknown: The database does not say whether the claims were stored; their leases then expire.
 
     Locks: PROCESS, EVENT, WORK_ITEM, ATTEMPT.
     Rule: K-01, K-05.
     """
-    wanted = Claim(
-        item=item,
-        attempt=item.attempt + 1,
-        epoch=item.epoch + 1,
-        lease_token=secrets.token_urlsafe(_TOKEN_BYTES),
-        lease_owner=fence.process_id,
-        lease_seconds=lease_seconds,
-    )
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    wanted = {
+        item.work_id: Claim(
+            item=item,
+            attempt=item.attempt + 1,
+            epoch=item.epoch + 1,
+            lease_token=token,
+            lease_owner=fence.process_id,
+            lease_seconds=lease_seconds,
+        )
+        for item in items
+    }
 
-    def unit(tx: Tx) -> Claim:
+    def unit(tx: Tx) -> Claimed:
         process = lock_fence(tx, fence)
-        if not (_claim_first if item.is_first else _claim_later)(tx, process, wanted):
+        won = _claim_first(tx, process, wanted) if items[0].is_first else _claim_later(tx, process, wanted)
+        if not won:
             raise _Lost
-        _record_attempt(tx, wanted)
-        return wanted
+        return Claimed(claims=tuple(won), lost=LostWhy.RACE if len(won) < len(wanted) else None)
 
-    def settle(reader: Reader) -> Claim | None:
-        row = reader.fetch_one(work_items.READ_CLAIM_FACTS, {"work_id": wanted.work_id})
-        return wanted if row is not None and row["LeaseToken"] == wanted.lease_token else None
+    def settle(reader: Reader) -> Claimed | None:
+        # The Events' payloads are read again by the execution.
+        won = _won(reader, wanted)
+        return Claimed(claims=tuple(won), lost=LostWhy.RACE if len(won) < len(wanted) else None) if won else None
 
     failpoint("claim.before")
-    lost: LostWhy
     try:
-        stored = db.run(unit, name="work.claim", settle=settle)
+        claimed = db.run(unit, name="work.claim", settle=settle)
     except _Lost:
-        lost = LostWhy.RACE
+        claimed = Claimed(lost=LostWhy.RACE)
     except ClaimFenced:
-        lost = LostWhy.FENCED
+        claimed = Claimed(lost=LostWhy.FENCED)
     except IntegrityError:
         # Only the unique key of the target lane can be taken by another.
-        lost = LostWhy.TARGET_LANE
-    else:
+        claimed = Claimed(lost=LostWhy.TARGET_LANE)
+    if claimed.claims:
         failpoint("claim.after_commit")
-        metrics.CLAIMS.labels("claimed").inc()
-        return stored
-    metrics.CLAIMS.labels(lost).inc()
-    return lost
+        metrics.CLAIMS.labels("claimed").inc(len(claimed.claims))
+    if claimed.lost is not None:
+        metrics.CLAIMS.labels(claimed.lost).inc(len(wanted) - len(claimed.claims))
+    return claimed
 
 
-def claim_next(
-    process: WorkerProcess, queue: CandidateQueue, *, tries: int = 16, lease_seconds: int = LEASE_SECONDS
-) -> Claim | None:
-    """Claim the next item that this process can have.
+def claim_some(
+    process: WorkerProcess,
+    queue: CandidateQueue,
+    limit: int,
+    *,
+    tries: int = 16,
+    lease_seconds: int = LEASE_SECONDS,
+) -> list[Claim]:
+    """Claim the next items that this process can have, in one transaction if it can be.
 
     Args:
         process: The claimant.
         queue: Its candidates.
-        tries: How many candidates are tried before the caller may look at the clock again.
-        lease_seconds: How long the lease runs.
+        limit: How many at most: as many as can be run at once.
+        tries: How many transactions are tried before the caller may look at the clock again.
+        lease_seconds: How long the leases run.
 
     Returns:
-        A claim, or None when nothing is due or every try was lost.
+        At least one claim, or nothing when nothing is due or every try was lost.
 
     Locks: as `claim`.
     """
     for _ in range(tries):
-        item = queue.next()
-        if item is None:
-            return None
-        fence = process.fence_for(item.pack_install_id)
+        items = queue.take(limit)
+        if not items:
+            return []
+        fence = process.fence_for(items[0].pack_install_id)
         if fence is None:
             continue
-        result = claim(item, fence, lease_seconds=lease_seconds)
-        if isinstance(result, Claim):
-            return result
-        if result is LostWhy.FENCED:
+        claimed = claim(items, fence, lease_seconds=lease_seconds)
+        if claimed.lost is LostWhy.TARGET_LANE and len(items) > 1:
+            # One taken lane undid them all.
+            claimed = _one_by_one(items, fence, lease_seconds)
+        if claimed.lost is LostWhy.FENCED:
             process.drop_fence(fence)
             queue.forget()
-    return None
+        if claimed.claims:
+            return list(claimed.claims)
+    return []
+
+
+def claim_next(process: WorkerProcess, queue: CandidateQueue, *, lease_seconds: int = LEASE_SECONDS) -> Claim | None:
+    """Claim the next item that this process can have; as `claim_some` with a limit of one."""
+    found = claim_some(process, queue, 1, lease_seconds=lease_seconds)
+    return found[0] if found else None
 
 
 def renew(claim: Claim) -> bool:
@@ -187,47 +222,69 @@ def renew(claim: Claim) -> bool:
     return db.execute_alone(work_items.RENEW_LEASE, params) == 1
 
 
-def with_token(claim: Claim, lease_token: str) -> Claim:
-    """Return the same claim under another token, as a claimant that is not its owner would present it."""
-    return replace(claim, lease_token=lease_token)
+def _one_by_one(items: Sequence[Candidate], fence: Fence, lease_seconds: int) -> Claimed:
+    claims: list[Claim] = []
+    lost = None
+    for item in items:
+        single = claim((item,), fence, lease_seconds=lease_seconds)
+        claims += single.claims
+        lost = single.lost or lost
+    return Claimed(claims=tuple(claims), lost=lost)
 
 
-def _claim_first(tx: Tx, process: LockedProcess, wanted: Claim) -> bool:
-    if lock_event_for_claim(process, wanted.item.event_id) is None:
-        return False
-    matched = tx.execute(work_items.FIRST_CLAIM, {**_claim_params(wanted), "event_id": wanted.item.event_id})
-    return matched == _BOTH_ROWS
-
-
-def _claim_later(tx: Tx, process: LockedProcess, wanted: Claim) -> bool:
-    del process
-    return tx.execute(work_items.LATER_CLAIM, {**_claim_params(wanted), "attempt": wanted.item.attempt}) == 1
-
-
-def _claim_params(wanted: Claim) -> dict[str, object]:
-    return {
-        "work_id": wanted.work_id,
-        "epoch": wanted.item.epoch,
-        "process_id": wanted.lease_owner,
-        "lease_token": wanted.lease_token,
-        "lease_seconds": wanted.lease_seconds,
-        "target_lane_key": wanted.item.target_lane_key,
-    }
-
-
-def _record_attempt(tx: Tx, wanted: Claim) -> None:
-    if wanted.item.attempt > 0:
-        outcome = AttemptOutcome.LOST if wanted.item.lease_was_lost else AttemptOutcome.RETRY
-        tx.execute(
-            attempts.CLOSE_EXECUTION_ATTEMPT,
-            {
-                "work_id": wanted.work_id,
-                "attempt": wanted.item.attempt,
-                "outcome": outcome,
-                "finished_at": wanted.item.last_failed_at,
-            },
-        )
-    tx.execute(
-        attempts.INSERT_EXECUTION_ATTEMPT,
-        {"work_id": wanted.work_id, "attempt": wanted.attempt, "epoch": wanted.epoch},
+def _claim_first(tx: Tx, process: LockedProcess, wanted: Mapping[str, Claim]) -> list[Claim]:
+    event_ids = tuple(claim.item.event_id for claim in wanted.values())
+    events = {event.event_id: event.row for event in lock_events_for_claim(process, event_ids)}
+    if not events:
+        return []
+    first = next(iter(wanted.values()))
+    matched = tx.execute(
+        work_items.FIRST_CLAIM,
+        {**_lease_params(first), "event_ids": event_ids, "work_ids": tuple(wanted)},
     )
+    if not matched:
+        return []
+    won = list(wanted.values()) if matched == _BOTH_ROWS * len(wanted) else _won(tx, wanted)
+    _insert_attempts(tx, wanted)
+    return [replace(claim, event=events[EventId(claim.item.event_id)]) for claim in won]
+
+
+def _claim_later(tx: Tx, _process: LockedProcess, wanted: Mapping[str, Claim]) -> list[Claim]:
+    (claim,) = wanted.values()
+    params = {**_lease_params(claim), "work_id": claim.work_id, "attempt": claim.item.attempt}
+    if tx.execute(work_items.LATER_CLAIM, params) != 1:
+        return []
+    tx.execute(
+        attempts.CLOSE_EXECUTION_ATTEMPT,
+        {
+            "work_id": claim.work_id,
+            "attempt": claim.item.attempt,
+            "outcome": AttemptOutcome.LOST if claim.item.lease_was_lost else AttemptOutcome.RETRY,
+            "finished_at": claim.item.last_failed_at,
+        },
+    )
+    _insert_attempts(tx, wanted)
+    return [claim]
+
+
+def _insert_attempts(tx: Tx, wanted: Mapping[str, Claim]) -> None:
+    tx.execute(attempts.INSERT_ATTEMPTS_OF_CLAIM, _token_params(wanted))
+
+
+def _won(reader: Reader, wanted: Mapping[str, Claim]) -> list[Claim]:
+    """Read back which rows carry the token of this claim."""
+    rows = reader.fetch_all(work_items.LIST_CLAIMED_BY_TOKEN, _token_params(wanted))
+    return [wanted[row["WorkId"]] for row in rows]
+
+
+def _token_params(wanted: Mapping[str, Claim]) -> dict[str, object]:
+    return {"work_ids": tuple(wanted), "lease_token": next(iter(wanted.values())).lease_token}
+
+
+def _lease_params(claim: Claim) -> dict[str, object]:
+    return {
+        "epoch": claim.item.epoch,
+        "process_id": claim.lease_owner,
+        "lease_token": claim.lease_token,
+        "lease_seconds": claim.lease_seconds,
+    }

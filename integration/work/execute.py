@@ -58,10 +58,7 @@ def execute(claim: Claim, *, chance: Callable[[], float] = random.random) -> End
         Busy: The database did not answer for as long as the lease runs; the item will be reaped.
     """
     with structlog.contextvars.bound_contextvars(work_id=claim.work_id, attempt=claim.attempt):
-        if claim.item.is_cancel_requested:
-            verdict = Verdict(ended=Ended.ACKNOWLEDGE_CANCEL)
-        else:
-            verdict = _run(claim)
+        verdict = Verdict(ended=Ended.ACKNOWLEDGE_CANCEL) if claim.item.is_cancel_requested else _run(claim)
         failpoint("finish.before")
         try:
             ended = patiently(
@@ -112,7 +109,7 @@ def conclude(claim: Claim, verdict: Verdict, *, chance: Callable[[], float] = ra
 
 def _run(claim: Claim) -> Verdict:
     item = claim.item
-    row = patiently(lambda: _read_event(item.event_id), role="execute", seconds=claim.lease_seconds)
+    row = claim.event or patiently(lambda: _read_event(item.event_id), role="execute", seconds=claim.lease_seconds)
     with structlog.contextvars.bound_contextvars(trace_id=row["ReceiptId"] or row["EventId"]):
         try:
             payload = _open_payload(row)
@@ -166,10 +163,10 @@ def _read_event(event_id: str) -> Row:
 def _open_payload(row: Row) -> dict[str, Any]:
     plain = open_sealed(bytes(row["Payload"]), row_aad(SealedColumn.EVENT_PAYLOAD, row["EventId"]))
     value = json.loads(plain)
-    if not isinstance(value, dict):
-        message = "a payload is an object"
-        raise ValueError(message)
-    return value
+    if isinstance(value, dict):
+        return value
+    message = "a payload is an object"
+    raise ValueError(message)
 
 
 def _policy_of(route_id: str) -> RetryPolicy:

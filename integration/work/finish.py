@@ -161,4 +161,4 @@ def _settled(write: Callable[[], bool], claim: Claim, ended: Ended) -> bool:
 
 def _is_cancel_requested(claim: Claim) -> bool:
     row = db.read().fetch_one(work_items.READ_CLAIM_FACTS, {"work_id": claim.work_id})
-    return row is not None and row["LeaseToken"] == claim.lease_token and row["CancelRequestedAt"] is not None
+    return bool(row and row["LeaseToken"] == claim.lease_token and row["CancelRequestedAt"] is not None)

@@ -17,15 +17,15 @@ from django.utils.module_loading import autodiscover_modules
 from integration.errors import IntegrationError, InvariantBroken
 
 
-class FlowSkip(Exception):  # noqa: N818 - it is a way to end, not an error
+class FlowSkip(Exception):
     """The flow found that there is nothing to do; the work ends as skipped."""
 
 
-class FlowRejected(Exception):  # noqa: N818 - it is a way to end, not an error
+class FlowRejected(Exception):
     """The flow will never accept this input; the work is dead at once."""
 
 
-class FlowRetry(Exception):  # noqa: N818 - it is a way to end, not an error
+class FlowRetry(Exception):
     """The flow asks to be tried again."""
 
     def __init__(self, message: str = "", *, after_seconds: float | None = None) -> None:

@@ -149,7 +149,7 @@ class Supervisor:
         def guarded() -> None:
             try:
                 target()  # type: ignore[operator]
-            except BaseException as error:  # noqa: BLE001 - a thread's end must be the process's end
+            except BaseException as error:
                 log.exception("worker.crashed", thread=name)
                 self._crash = error
             finally:
@@ -189,25 +189,25 @@ class Supervisor:
         while not self._stopping.is_set():
             if not self._slots.acquire(timeout=0.1):
                 continue
+            free = 1
+            while free < self._options.concurrency and self._slots.acquire(blocking=False):
+                free += 1
             # Cleared before the look: what arrives during it wakes the wait after it.
             self._wake.clear()
-            found = None
+            found: list[Claim] = []
             try:
-                found = claims.claim_next(self._process, candidates, lease_seconds=self._options.lease_seconds)
+                found = claims.claim_some(self._process, candidates, free, lease_seconds=self._options.lease_seconds)
                 backoff.over()
             except OUTAGE as error:
                 candidates.forget()
                 backoff.met(error)
                 continue
             finally:
-                if found is None:
+                for _ in range(free - len(found)):
                     self._slots.release()
-            if found is not None:
+            if found:
                 idle = self._options.poll_seconds
-                with self._live_lock:
-                    self._live[found.work_id] = (found, time.monotonic())
-                metrics.IN_FLIGHT.inc()
-                self._handed.put(found)
+                self._hand_over(found)
             elif self._options.until_idle and self._is_idle():
                 self._stop_asked = True
                 return
@@ -215,12 +215,18 @@ class Supervisor:
                 self._wake.wait(idle)
                 idle = min(idle * 2, max(_IDLE_SECONDS, self._options.poll_seconds))
 
+    def _hand_over(self, found: list[Claim]) -> None:
+        now = time.monotonic()
+        with self._live_lock:
+            self._live.update({claim.work_id: (claim, now) for claim in found})
+        metrics.IN_FLIGHT.inc(len(found))
+        for claim in found:
+            self._handed.put(claim)
+
     def _is_idle(self) -> bool:
         try:
             return (
-                self._ingress_idle
-                and not self._live
-                and db.read().fetch_one(work_items.FIND_UNFINISHED_WORK) is None
+                self._ingress_idle and not self._live and db.read().fetch_one(work_items.FIND_UNFINISHED_WORK) is None
             )
         except OUTAGE:
             return False

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.core.checks import Tags
 from django.core.management.base import BaseCommand
+from prometheus_client import start_http_server
 
 from integration.errors import EXIT_ERROR, IntegrationError
 from integration.work.supervisor import ROLES, Options, Supervisor
@@ -93,6 +94,4 @@ def _build_version() -> str:
 
 
 def _serve_metrics(port: int) -> None:
-    from prometheus_client import start_http_server
-
     start_http_server(port, addr="127.0.0.1")

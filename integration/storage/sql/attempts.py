@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from integration.storage.statements import LockRank, Returns, Statement
 
-INSERT_EXECUTION_ATTEMPT = Statement(
-    name="INSERT_EXECUTION_ATTEMPT",
+# Written from the rows that the claim has just changed, in its transaction: one for each item that it won.
+INSERT_ATTEMPTS_OF_CLAIM = Statement(
+    name="INSERT_ATTEMPTS_OF_CLAIM",
     text="""
     INSERT INTO _System_ConnectorExecutionAttempt (WorkId, Attempt, OwnershipEpoch, StartedAt)
-    VALUES (%(work_id)s, %(attempt)s, %(epoch)s, UTC_TIMESTAMP(6))
+    SELECT WorkId, Attempt, OwnershipEpoch, UTC_TIMESTAMP(6)
+      FROM _System_ConnectorWorkItem
+     WHERE WorkId IN %(work_ids)s AND LeaseToken = %(lease_token)s
     """,
     returns=Returns.COUNT,
     holds=LockRank.WORK_ITEM,

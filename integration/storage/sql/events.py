@@ -20,22 +20,24 @@ LOCK_EVENTS = Statement(
     locks=(LockRank.EVENT,),
 )
 
-LOCK_EVENT_FOR_CLAIM = Statement(
-    name="LOCK_EVENT_FOR_CLAIM",
+# With what the execution reads, so that it need not be read again.
+LOCK_EVENTS_FOR_CLAIM = Statement(
+    name="LOCK_EVENTS_FOR_CLAIM",
     text="""
-    SELECT EventId, ExecutionOwner, Status, ClaimToken, ReplayedAt
+    SELECT EventId, OrgId, Namespace, EventKind, ReceiptId, Payload, OccurredAt, ReceivedAt
       FROM _System_ConnectorEvent
-     WHERE EventId = %(event_id)s
+     WHERE EventId IN %(event_ids)s
+     ORDER BY EventId
        FOR UPDATE
     """,
-    returns=Returns.ROW,
+    returns=Returns.ROWS,
     locks=(LockRank.EVENT,),
 )
 
 READ_EVENT_FOR_EXECUTION = Statement(
     name="READ_EVENT_FOR_EXECUTION",
     text="""
-    SELECT EventId, OrgId, Namespace, Provider, EventKind, ReceiptId, Payload, PayloadHash, OccurredAt, ReceivedAt
+    SELECT EventId, OrgId, Namespace, EventKind, ReceiptId, Payload, OccurredAt, ReceivedAt
       FROM _System_ConnectorEvent
      WHERE EventId = %(event_id)s
     """,

@@ -100,13 +100,14 @@ LIST_BUSY_TARGET_LANES = Statement(
     returns=Returns.ROWS,
 )
 
-# The one statement that locks through a join: 2 rows matched, or 0 and another won. Everything that the claim
-# relies on stands in its WHERE. The Event's executor fields stay as they are; only its owner changes.
+# The one statement that locks through a join: it matches two rows for each item that is won, none for one that
+# another has. Everything that the claim relies on stands in its WHERE. The Event's executor fields stay as they
+# are; only its owner changes. The items of one call have one epoch, so that each winner's new epoch is known.
 FIRST_CLAIM = Statement(
     name="FIRST_CLAIM",
     text="""
     UPDATE _System_ConnectorEvent e
-           STRAIGHT_JOIN _System_ConnectorWorkItem w ON w.EventId = e.EventId
+           STRAIGHT_JOIN _System_ConnectorWorkItem w FORCE INDEX (UX_WorkItem_Event) ON w.EventId = e.EventId
        SET e.ExecutionOwner = 'work_item',
            w.State = 'processing',
            w.Attempt = w.Attempt + 1,
@@ -114,10 +115,11 @@ FIRST_CLAIM = Statement(
            w.LeaseOwner = %(process_id)s,
            w.LeaseToken = %(lease_token)s,
            w.LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND,
-           w.TargetLaneActiveKey = %(target_lane_key)s,
+           w.TargetLaneActiveKey = SHA2(
+             CONCAT('target-lane/1/', w.OrgId, '/', CHAR_LENGTH(w.Namespace), '/', w.Namespace, '/', w.TargetLane), 256),
            w.UpdatedAt = UTC_TIMESTAMP(6)
-     WHERE e.EventId = %(event_id)s
-       AND w.WorkId = %(work_id)s
+     WHERE e.EventId IN %(event_ids)s
+       AND w.WorkId IN %(work_ids)s
        AND w.State = 'pending'
        AND w.Attempt = 0
        AND w.OwnershipEpoch = %(epoch)s
@@ -135,6 +137,16 @@ FIRST_CLAIM = Statement(
     locks=(LockRank.EVENT, LockRank.WORK_ITEM),
 )
 
+LIST_CLAIMED_BY_TOKEN = Statement(
+    name="LIST_CLAIMED_BY_TOKEN",
+    text="""
+    SELECT WorkId
+      FROM _System_ConnectorWorkItem
+     WHERE WorkId IN %(work_ids)s AND LeaseToken = %(lease_token)s
+    """,
+    returns=Returns.ROWS,
+)
+
 LATER_CLAIM = Statement(
     name="LATER_CLAIM",
     text="""
@@ -145,7 +157,8 @@ LATER_CLAIM = Statement(
            LeaseOwner = %(process_id)s,
            LeaseToken = %(lease_token)s,
            LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND,
-           TargetLaneActiveKey = %(target_lane_key)s,
+           TargetLaneActiveKey = SHA2(
+             CONCAT('target-lane/1/', OrgId, '/', CHAR_LENGTH(Namespace), '/', Namespace, '/', TargetLane), 256),
            UpdatedAt = UTC_TIMESTAMP(6)
      WHERE WorkId = %(work_id)s
        AND State = 'retry'

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
-
 from integration.storage import db
 from integration.storage.sql import work_items
 from integration.work import claim as claims
 from integration.work.candidates import candidate_from_row
-from integration.work.claim import Claim, claim
+from integration.work.claim import claim
 from integration.work.process import register_process
 
 NOTHING = ("-",)
@@ -30,13 +28,11 @@ def claim_every_row(count: int, *, guarded: bool = True) -> list[str]:
     if not guarded:
         work_items.FIRST_CLAIM = UNGUARDED
         # The attempt's primary key would still catch it.
-        claims._record_attempt = lambda tx, wanted: None  # noqa: SLF001
-    won = []
+        claims._insert_attempts = lambda tx, wanted: None  # noqa: SLF001
+    won: list[str] = []
     for row in rows:
         item = candidate_from_row(row)
         fence = process.fence_for(item.pack_install_id)
         assert fence is not None
-        result = claim(item, fence)
-        if isinstance(result, Claim):
-            won.append(cast("str", result.work_id))
+        won += [taken.work_id for taken in claim((item,), fence).claims]
     return won

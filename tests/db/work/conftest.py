@@ -45,8 +45,7 @@ def take(pack: Pack, process: WorkerProcess):
         item = candidates()[work_id]
         fence = process.fence_for(item.pack_install_id)
         assert fence is not None
-        result = claim(item, fence, **options)
-        assert isinstance(result, Claim), result
-        return result
+        (taken,) = claim((item,), fence, **options).claims
+        return taken
 
     return claimed

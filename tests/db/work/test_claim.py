@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from integration.storage.db import Tx
-from integration.work.claim import Claim, LostWhy, claim, claim_next
+from integration.work.claim import Claim, Claimed, LostWhy, claim, claim_next, claim_some
 from tests.db.work.conftest import candidates
 from tests.support.work import (
     Pack,
@@ -38,7 +38,9 @@ def test_claim__takes_the_event_over_and_installs_lease_and_epoch(pack, process,
     event_after = event_row(before["EventId"])
     assert {name for name in event_after if event_after[name] != event_before[name]} == {"ExecutionOwner"}
     assert event_after["ExecutionOwner"] == "work_item"
-    assert [(row["Attempt"], row["OwnershipEpoch"], row["FinishedAt"]) for row in attempt_rows(work_id)] == [(1, 1, None)]
+    assert [(row["Attempt"], row["OwnershipEpoch"], row["FinishedAt"]) for row in attempt_rows(work_id)] == [
+        (1, 1, None)
+    ]
 
 
 def test_claim__of_nothing_due_returns_none(process, queue):
@@ -50,11 +52,12 @@ def test_claim__before_run_after_is_refused_by_candidates_and_by_the_statement(p
     (work_id,) = pack.admit()
     item = candidates()[work_id]
     change(
-        "UPDATE _System_ConnectorWorkItem SET RunAfter = UTC_TIMESTAMP(6) + INTERVAL 60 SECOND WHERE WorkId = %s", work_id
+        "UPDATE _System_ConnectorWorkItem SET RunAfter = UTC_TIMESTAMP(6) + INTERVAL 60 SECOND WHERE WorkId = %s",
+        work_id,
     )
 
     assert claim_next(process, queue) is None
-    assert claim(item, process.fence_for(pack.pack_id)) is LostWhy.RACE
+    assert claim((item,), process.fence_for(pack.pack_id)) == Claimed(lost=LostWhy.RACE)
     assert item_row(work_id)["State"] == "pending"
 
     make_due(work_id)
@@ -73,9 +76,10 @@ def test_later_claim__before_run_after_is_refused(pack, process, take, queue):
     make_due(work_id)
     item = candidates()[work_id]
     change(
-        "UPDATE _System_ConnectorWorkItem SET RunAfter = UTC_TIMESTAMP(6) + INTERVAL 60 SECOND WHERE WorkId = %s", work_id
+        "UPDATE _System_ConnectorWorkItem SET RunAfter = UTC_TIMESTAMP(6) + INTERVAL 60 SECOND WHERE WorkId = %s",
+        work_id,
     )
-    assert claim(item, process.fence_for(pack.pack_id)) is LostWhy.RACE
+    assert claim((item,), process.fence_for(pack.pack_id)) == Claimed(lost=LostWhy.RACE)
 
     make_due(work_id)
     assert claim_next(process, queue) is not None
@@ -106,7 +110,7 @@ def test_first_claim__binds_everything_it_relies_on(pack, process, table, assign
     change(f"UPDATE {table} SET {assignment} WHERE EventId = %s", item.event_id)
     before, event_before = item_row(work_id), event_row(item.event_id)
 
-    assert claim(item, process.fence_for(pack.pack_id)) is LostWhy.RACE
+    assert claim((item,), process.fence_for(pack.pack_id)) == Claimed(lost=LostWhy.RACE)
 
     assert (item_row(work_id), event_row(item.event_id)) == (before, event_before)
     assert attempt_rows(work_id) == []
@@ -136,7 +140,7 @@ def test_claim__locks_process_event_work_item_in_this_order(pack, process, monke
     monkeypatch.setattr(module.db, "run", traced)
     (item,) = candidates().values()
     fence = process.fence_for(pack.pack_id)
-    assert isinstance(claim(item, fence), Claim)
+    assert claim((item,), fence).claims
     assert [rank.name for rank in traces["work.claim"]] == ["PROCESS", "EVENT", "EVENT", "WORK_ITEM"]
 
 
@@ -145,9 +149,11 @@ def test_claim__by_a_stopped_or_evicted_process_is_fenced(pack, process, column)
     (work_id,) = pack.admit()
     item = candidates()[work_id]
     fence = process.fence_for(pack.pack_id)
-    change(f"UPDATE _System_ConnectorClaimProcess SET {column} = UTC_TIMESTAMP(6) WHERE ProcessId = %s", fence.process_id)
+    change(
+        f"UPDATE _System_ConnectorClaimProcess SET {column} = UTC_TIMESTAMP(6) WHERE ProcessId = %s", fence.process_id
+    )
 
-    assert claim(item, fence) is LostWhy.FENCED
+    assert claim((item,), fence) == Claimed(lost=LostWhy.FENCED)
     assert item_row(work_id)["State"] == "pending"
 
 
@@ -157,7 +163,7 @@ def test_claim__with_an_older_receipt_is_fenced_and_a_new_fence_observes_the_new
     fence = process.fence_for(pack.pack_id)
     receipt = pack.cut_over("forward")
 
-    assert claim(item, fence) is LostWhy.FENCED
+    assert claim((item,), fence) == Claimed(lost=LostWhy.FENCED)
     assert item_row(work_id)["State"] == "pending"
 
     assert claim_next(process, queue) is None
@@ -174,7 +180,7 @@ def test_claim__after_a_rollback_receipt_is_fenced(pack, process):
     fence = process.fence_for(pack.pack_id)
     pack.cut_over("rollback")
 
-    assert claim(item, fence) is LostWhy.FENCED
+    assert claim((item,), fence) == Claimed(lost=LostWhy.FENCED)
     process.drop_fence(fence)
     process.clock = lambda: 10**9
     assert process.fence_for(pack.pack_id) is None
@@ -195,7 +201,7 @@ def test_claim_next__serves_the_pack_that_another_packs_backlog_hides(pack, proc
     (hidden,) = late.admit(RunAfter=datetime.now(UTC) - timedelta(seconds=1))
     queue = CandidateQueue(process, window=4)
 
-    first_two = [queue.next().work_id for _ in range(2)]
+    first_two = [queue.take(1)[0].work_id for _ in range(2)]
 
     assert hidden in first_two
 
@@ -257,11 +263,11 @@ def test_claim__of_a_busy_target_lane_is_lost_on_the_unique_key(pack, process, q
     one, two = pack.admit(2, TargetLane="account:9")
     items = candidates()
     fence = process.fence_for(pack.pack_id)
-    held = claim(items[one], fence)
-    assert isinstance(held, Claim)
+    (held,) = claim((items[one],), fence).claims
+    assert item_row(one)["TargetLaneActiveKey"] == items[one].target_lane_key
 
     before = item_row(two)
-    assert claim(items[two], fence) is LostWhy.TARGET_LANE
+    assert claim((items[two],), fence) == Claimed(lost=LostWhy.TARGET_LANE)
     assert item_row(two) == before
     assert attempt_rows(two) == []
     assert claim_next(process, queue) is None
@@ -291,4 +297,61 @@ def test_later_claim__never_exceeds_the_attempts_allowed(pack, process):
     (work_id,) = pack.admit(MaxAttempts=1)
     change("UPDATE _System_ConnectorWorkItem SET State = 'retry', Attempt = 1, OwnershipEpoch = 1")
     item = candidates()[work_id]
-    assert claim(item, process.fence_for(pack.pack_id)) is LostWhy.RACE
+    assert claim((item,), process.fence_for(pack.pack_id)) == Claimed(lost=LostWhy.RACE)
+
+
+def test_claim__of_several_takes_all_with_one_lock_each(pack, process, queue):
+    ids = pack.admit(5)
+
+    taken = claim_some(process, queue, 8)
+
+    assert {claim.work_id for claim in taken} == set(ids)
+    assert len({claim.lease_token for claim in taken}) == 1
+    for work_id in ids:
+        row = item_row(work_id)
+        assert (row["State"], row["Attempt"], row["OwnershipEpoch"]) == ("processing", 1, 1)
+        assert event_row(row["EventId"])["ExecutionOwner"] == "work_item"
+        assert [(row["Attempt"], row["OwnershipEpoch"]) for row in attempt_rows(work_id)] == [(1, 1)]
+
+
+def test_claim__of_several_of_which_one_changed_wins_the_others_only(pack, process):
+    ids = pack.admit(4)
+    items = candidates()
+    change("UPDATE _System_ConnectorWorkItem SET State = 'blocked' WHERE WorkId = %s", ids[1])
+    before = item_row(ids[1])
+
+    claimed = claim([items[work_id] for work_id in ids], process.fence_for(pack.pack_id))
+
+    assert claimed.lost is LostWhy.RACE
+    assert {claim.work_id for claim in claimed.claims} == {ids[0], ids[2], ids[3]}
+    assert item_row(ids[1]) == before
+    assert attempt_rows(ids[1]) == []
+    assert [len(attempt_rows(work_id)) for work_id in ids] == [1, 0, 1, 1]
+
+
+def test_claim_some__after_one_taken_target_lane_claims_the_others_singly(pack, process, queue, monkeypatch):
+    from integration.work import candidates as module
+
+    busy = pack.admit(1, TargetLane="account:9")
+    (held,) = claim_some(process, queue, 1)
+    assert held.work_id == busy[0]
+    ids = [pack.admit(1, TargetLane=lane)[0] for lane in ("account:8", "account:9", "account:10")]
+    # The lane was taken after it was looked at.
+    monkeypatch.setattr(module, "_busy_target_keys", lambda window: set())
+
+    taken = claim_some(process, queue, 4)
+
+    assert {claim.work_id for claim in taken} == {ids[0], ids[2]}
+    assert item_row(ids[1])["State"] == "pending"
+
+
+def test_take__mixes_no_packs_and_no_later_claims_into_one_transaction(pack, process, queue):
+    other = Pack(namespace="other")
+    pack.admit(2)
+    other.admit(2)
+    change(
+        "UPDATE _System_ConnectorWorkItem SET State = 'retry', Attempt = 1, OwnershipEpoch = 1 WHERE WorkId = %s",
+        pack.admit(1)[0],
+    )
+    groups = [[(item.pack_install_id, item.is_first) for item in queue.take(10)] for _ in range(3)]
+    assert sorted(groups) == sorted([[(pack.pack_id, True)] * 2, [(other.pack_id, True)] * 2, [(pack.pack_id, False)]])

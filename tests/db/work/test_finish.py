@@ -38,7 +38,9 @@ def test_end__is_one_statement_on_the_work_item_and_on_no_other_table(pack, take
     statements = []
 
     def record(execute, sql, params, many, context):
-        statements.append(" ".join(sql.split()))
+        # On TiDB a lone statement has a transaction around it; inside a test's own one that is a savepoint.
+        if "SAVEPOINT" not in sql:
+            statements.append(" ".join(sql.split()))
         return execute(sql, params, many, context)
 
     with connections["default"].execute_wrapper(record):

@@ -31,10 +31,13 @@ def crowd(db) -> dict[str, Any]:
         "UPDATE _System_ConnectorWorkItem SET State = 'processing', LeaseToken = 't', LeaseUntil = UTC_TIMESTAMP(6)"
         " WHERE LaneOrdinal BETWEEN 2001 AND 2050"
     )
-    row = query("SELECT * FROM _System_ConnectorWorkItem WHERE WorkId = %s", ids[-1])[0]
+    rows = query("SELECT * FROM _System_ConnectorWorkItem WHERE WorkId IN %s", tuple(ids[-4:]))
+    row = rows[0]
     return {
         "work_id": row["WorkId"],
         "event_id": row["EventId"],
+        "event_ids": tuple(found["EventId"] for found in rows),
+        "work_ids": tuple(found["WorkId"] for found in rows),
         "pack_install_id": pack.pack_id,
         "namespace": "acme",
         "source_lane": "deal:1",
@@ -46,7 +49,6 @@ def crowd(db) -> dict[str, Any]:
         "in_flight": 0,
         "lease_token": "t",
         "lease_seconds": 60,
-        "target_lane_key": None,
         "epoch": 0,
         "attempt": 1,
         "delay_microseconds": 1,
@@ -78,7 +80,9 @@ STATEMENTS = [
     work_items.READ_CLAIM_FACTS,
     work_items.FIND_UNFINISHED_WORK,
     events.READ_EVENT_FOR_EXECUTION,
-    events.LOCK_EVENT_FOR_CLAIM,
+    events.LOCK_EVENTS_FOR_CLAIM,
+    work_items.LIST_CLAIMED_BY_TOKEN,
+    attempts.INSERT_ATTEMPTS_OF_CLAIM,
     attempts.CLOSE_EXECUTION_ATTEMPT,
     processes.LOCK_PROCESS,
     processes.FIND_PROCESS,
@@ -115,11 +119,7 @@ def explain(statement: Statement, params: dict[str, Any]) -> list[dict[str, Any]
 
 
 def test_statements__find_their_rows_by_a_key(engine, crowd):
-    found = {
-        statement.name: faults
-        for statement in STATEMENTS
-        if (faults := faults_of_plan(engine, statement, crowd))
-    }
+    found = {statement.name: faults for statement in STATEMENTS if (faults := faults_of_plan(engine, statement, crowd))}
     assert found == {}
 
 

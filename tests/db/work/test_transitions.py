@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 TOKEN, EPOCH = "token-of-the-claim", 7
 FAILURE = {"failure_class": "flow_error", "failure_summary": "The flow raised an error."}
 OWN = {"lease_token": TOKEN, "epoch": EPOCH}
-LEASE = {"process_id": "p" * 36, "lease_token": "new", "lease_seconds": 60, "target_lane_key": None}
+LEASE = {"process_id": "p" * 36, "lease_token": "new", "lease_seconds": 60}
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def test_statement__makes_the_transitions_of_the_table_and_no_other(pack, name, 
     before = item_row(work_id)
     event_before = event_row(before["EventId"])
 
-    matched = db.execute_alone(case.statement, {**case.params, "work_id": work_id, "event_id": before["EventId"]})
+    ids = {"work_id": work_id, "work_ids": (work_id,), "event_ids": (before["EventId"],)}
+    matched = db.execute_alone(case.statement, {**case.params, **ids})
 
     after = item_row(work_id)
     target = case.allowed().get(state)
