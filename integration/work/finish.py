@@ -155,7 +155,7 @@ def _settled(write: Callable[[], bool], claim: Claim, ended: Ended) -> bool:
                 return False
             if row["LeaseToken"] != claim.lease_token:
                 # Only this claim and the reaper move a row within its epoch, and the reaper says so.
-                return row["State"] == _TARGETS[ended] and row["FailureClass"] != FailureClass.LEASE_LOST
+                return bool(row["State"] == _TARGETS[ended] and row["FailureClass"] != FailureClass.LEASE_LOST)
     raise errors.CommitUnknown(work_id=claim.work_id)
 
 

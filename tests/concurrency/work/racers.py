@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+
 from integration.storage import db
 from integration.storage.sql import work_items
 from integration.work import claim as claims
@@ -28,7 +29,7 @@ def claim_every_row(count: int, *, guarded: bool = True) -> list[str]:
     if not guarded:
         work_items.FIRST_CLAIM = UNGUARDED
         # The attempt's primary key would still catch it.
-        claims._insert_attempts = lambda tx, wanted: None  # noqa: SLF001
+        claims._insert_attempts = lambda tx, wanted: None
     won: list[str] = []
     for row in rows:
         item = candidate_from_row(row)

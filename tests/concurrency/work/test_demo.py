@@ -24,6 +24,7 @@ def test_demo__posts_real_webhooks_that_a_worker_ends(database_url, tmp_path):
     run(["install_pack", "integration/packs/demo.yaml", "--activate"], database_url)
     worker = manage(["work"], database_url, LOCKHOUSE_VAR_DIR=str(tmp_path))
     mix = ["--count", "60", "--seed", "7", "--duplicate-share", "0.2", "--forged-share", "0.1", "--fail-share", "0.3"]
+    mix += ["--flaky-share", "0.3"]
     with web_server(database_url) as (_, base_url):
         output = run([*DEMO, *mix, "--base-url", base_url], database_url)
         worker.process.send_signal(signal.SIGTERM)
