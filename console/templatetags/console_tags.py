@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django import template
-from django.db.models import QuerySet
 from django.http import QueryDict
 from django.template.context import RequestContext
 from django.urls import reverse
@@ -40,6 +40,9 @@ BADGES: dict[str, str] = {
 }
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
+DIGEST_LENGTH = 64
+#: How the ranks of locked rows are called elsewhere on the pages.
+RANKS = {"PACK": "pack", "EVENT": "Event", "WORK_ITEM": "WorkItem"}
 
 
 def relative(moment: datetime, now: datetime | None = None) -> str:
@@ -127,6 +130,17 @@ def words(value: object) -> str:
     return str(value or "").replace("_", " ")
 
 
+@register.filter
+def fact(value: object) -> str:
+    """Write a fact that a rule read: a digest short, a list joined, nothing as none."""
+    if value is None:
+        return "none"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ", ".join(fact(item) for item in value) or "none"
+    text = str(value)
+    return f"{text[:12]}…" if len(text) == DIGEST_LENGTH and text.isalnum() else text
+
+
 @register.simple_tag
 def state(value: object, label: str = "") -> str:
     """Show a state as colour, shape and word."""
@@ -149,9 +163,9 @@ def capped(count: Any) -> str:
 
 
 @register.filter
-def minus(left: int, right: int) -> int:
-    """Subtract."""
-    return left - right
+def ranks(names: Iterable[str]) -> str:
+    """Write the order in which rows are locked."""
+    return " → ".join(RANKS.get(name, name.lower()) for name in names)
 
 
 @register.simple_tag(takes_context=True)
@@ -166,9 +180,3 @@ def link(context: RequestContext, name: str, *args: object, **query: object) -> 
         params["tz"] = zone
     path = reverse(name, args=args)
     return f"{path}?{params.urlencode(safe='/')}" if params else path
-
-
-@register.filter
-def length_of(rows: QuerySet[Any] | list[Any] | tuple[Any, ...]) -> int:
-    """Return how many rows a page holds; never a query."""
-    return len(rows)

@@ -21,10 +21,14 @@ _WORK_COLUMNS: Final = """
        w.SourceLane, w.TargetLane, w.LaneOrdinal, w.Attempt, w.MaxAttempts, w.FailureCount, w.FirstFailedAt,
        w.LastFailedAt, w.TerminalAt, w.ReplayedAt, w.ReplayOfWorkId, e.ReplayOfEventId, e.IdempotencyKey,
        e.DeliveryId, e.DeliverySequence, e.OccurredAt, e.ReceivedAt, o.Outcome AS LegacyOutcome"""
+# TiDB mixes no literal with a column of another collation in a UNION (1271): both parts write literals.
 _EVENT_COLUMNS: Final = """
        NULL AS WorkId, e.EventId, e.Status AS State, e.WorkType, e.OrgId, e.Namespace, e.PackInstallId, p.PackName,
-       p.PackVersion, p.Incarnation, e.Provider, e.EventKind, e.RouteVersion, t.ExecutionClass, e.SourceLane,
-       e.TargetLane, e.LaneOrdinal, e.RetryCount AS Attempt, NULL AS MaxAttempts, e.RetryCount AS FailureCount,
+       p.PackVersion, p.Incarnation, e.Provider, e.EventKind, e.RouteVersion,
+       CASE t.ExecutionClass WHEN 'per_event' THEN 'per_event' WHEN 'source_projection' THEN 'source_projection' END
+           AS ExecutionClass,
+       e.SourceLane, e.TargetLane, e.LaneOrdinal, e.RetryCount AS Attempt, NULL AS MaxAttempts,
+       e.RetryCount AS FailureCount,
        NULL AS FirstFailedAt, NULL AS LastFailedAt, e.TerminalAt, e.ReplayedAt, NULL AS ReplayOfWorkId,
        e.ReplayOfEventId, e.IdempotencyKey, e.DeliveryId, e.DeliverySequence, e.OccurredAt, e.ReceivedAt,
        NULL AS LegacyOutcome"""
