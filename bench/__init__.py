@@ -1,0 +1,1 @@
+"""Benchmarks: ratios against peers, taken in interleaved rounds on one server."""

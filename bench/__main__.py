@@ -1,0 +1,32 @@
+"""`python -m bench`: run the benchmarks that were asked for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from bench import dead_letters, ingest, work
+from bench.harness import database_server
+
+BENCHES = {"b1": ingest.run, "b2": work.run, "b6": dead_letters.run}
+
+
+def main() -> int:
+    """Run, print, store; the exit code says whether it ran, not whether a goal was met."""
+    parser = argparse.ArgumentParser(prog="bench/run", description="Ratios against peers, in interleaved rounds.")
+    parser.add_argument("bench", nargs="*", choices=[*BENCHES, []], help="which ones; all when none is named")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: seconds, and figures that mean nothing")
+    parser.add_argument("--tidb", action="store_true", help="on TiDB instead of MariaDB")
+    parser.add_argument("--rounds", type=int, help="interleaved rounds (5, or 2 when quick)")
+    options = parser.parse_args()
+    rounds = options.rounds or (2 if options.quick else 5)
+    for name in options.bench or BENCHES:
+        with database_server("tidb" if options.tidb else "mariadb") as server:
+            report = BENCHES[name](server, quick=options.quick, rounds=rounds)
+        report.show()
+        report.store()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,292 @@
+"""B6: the dead-letter pages of a million dead rows, over HTTP, signed in.
+
+The peer is Django's own admin changelist on the same table: it counts and skips. Both are served by the same
+gunicorn settings, under the same middleware, to the same session.
+"""
+
+from __future__ import annotations
+
+import http.client
+import http.cookies
+import json
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote, urlencode, urlsplit
+
+from bench.harness import Report, Server, Workspace, install_lockhouse, workspace
+from bench.stats import median, percentile
+
+_TABLES = ("Event", "WorkItem")
+_FIRST_DEATH = datetime(2026, 1, 1, tzinfo=UTC)
+_STEP_SECONDS = 3
+_BATCH = 50_000
+_PAGE = 50
+_PASSWORD = "a-password-of-the-benchmark"
+_COUNTERS = ("Rows_read", "Com_select", "Com_insert", "Com_update", "Com_delete")
+# Ids that sort by time, as the program makes them.
+_ID = (
+    "LOWER(CONCAT(LPAD(HEX(19500000 + n DIV 65536), 8, '0'), '-', LPAD(HEX(MOD(n, 65536)), 4, '0'), '-7',"
+    " LPAD(HEX(MOD(n, 4096)), 3, '0'), '-{variant}000-', LPAD(HEX(n), 12, '0')))"
+)
+
+
+def run(server: Server, *, quick: bool, rounds: int) -> Report:
+    """Measure; see the module's docstring."""
+    rows = 50_000 if quick else 1_000_000
+    report = Report(bench="b6", engine=server.engine, quick=quick)
+    with workspace() as work:
+        environment = install_lockhouse(work, server)
+        started = time.monotonic()
+        _load(server, rows)
+        report.facts |= {"dead rows": rows, "seconds to load them": round(time.monotonic() - started)}
+        work.python(["manage.py", "collectstatic", "--noinput", "--verbosity", "0"], environment)
+        password = work.folder / "password"
+        password.write_text(_PASSWORD)
+        work.python(
+            [
+                *("manage.py", "create_operator", "--username", "bench", "--password-file", str(password)),
+                *("--group", "Replayer", "--superuser"),
+            ],
+            environment,
+        )
+        peer = {**environment, "DJANGO_SETTINGS_MODULE": "bench.peers.admin.settings"}
+        with (
+            work.gunicorn("console.wsgi:application", environment) as lockhouse,
+            work.gunicorn("console.wsgi:application", peer) as admin,
+        ):
+            cookie = _sign_in(lockhouse)
+            pages = _pages(
+                _Cursors(work, environment, server), rows, Browser(lockhouse, cookie), Browser(admin, cookie)
+            )
+            _measure(report, server, pages, rounds, samples=5 if quick else 20)
+    _judge(report, server)
+    return report
+
+
+class Browser:
+    """One connection to one server, signed in."""
+
+    def __init__(self, base: str, cookie: str) -> None:
+        """Keep the address and the session's cookie."""
+        parts = urlsplit(base)
+        self._connection = http.client.HTTPConnection(str(parts.hostname), parts.port or 80, timeout=120)
+        self._cookie = cookie
+
+    def get(self, path: str) -> tuple[float, str]:
+        """Return how long a page took, in ms, and the page; anything but a 200 is an error."""
+        started = time.perf_counter()
+        self._connection.request("GET", path, headers={"Cookie": self._cookie})
+        response = self._connection.getresponse()
+        content = response.read().decode()
+        took = (time.perf_counter() - started) * 1000
+        if response.status != 200:
+            message = f"{path} was answered {response.status}"
+            raise RuntimeError(message)
+        return took, content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page that is measured.
+
+    Attributes:
+        name: As the report calls it.
+        path: Its address.
+        browser: Who opens it.
+        contains: What proves that it is the page that was meant.
+        is_slow: Opened only a few times a round.
+    """
+
+    name: str
+    path: str
+    browser: Browser
+    contains: str
+    is_slow: bool = False
+
+
+def _load(server: Server, rows: int) -> None:
+    """Make dead rows by INSERT .. SELECT, a batch a transaction."""
+    if not server.is_tidb:
+        pool = int(server.value("SELECT @@innodb_buffer_pool_size"))
+        server.run("SET GLOBAL innodb_buffer_pool_size = 1073741824")
+    server.run("USE lockhouse")
+    server.run("CREATE TABLE bench_digits (d INT PRIMARY KEY)")
+    server.run("INSERT INTO bench_digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")
+    server.run("CREATE TABLE bench_numbers (n INT PRIMARY KEY)")
+    digits = " CROSS JOIN ".join(f"bench_digits d{place}" for place in range(6))
+    terms = " + ".join(f"d{place}.d * {10**place}" for place in range(6))
+    server.run(f"INSERT INTO bench_numbers SELECT {terms} AS n FROM {digits} HAVING n < %s ORDER BY n", (rows,))
+    pack, org, route, version, snapshot = server.rows(
+        "SELECT p.PackInstallId, p.OrgId, r.RouteId, r.RouteVersion, r.Definition"
+        " FROM _System_ConnectorPackInstall p JOIN _System_ConnectorRoute r ON r.PackInstallId = p.PackInstallId"
+        " WHERE p.Status = 'active' LIMIT 1"
+    )[0]
+    values = {"pack": pack, "org": org, "route": route, "version": version, "snapshot": snapshot}
+    server.run("SET SESSION unique_checks = 0")
+    for first in range(0, rows, _BATCH):
+        for sql in (_EVENTS, _WORK_ITEMS):
+            _insert(server, sql, {**values, "first": first, "last": first + _BATCH - 1})
+    server.run("ANALYZE TABLE _System_ConnectorEvent, _System_ConnectorWorkItem")
+    if not server.is_tidb:
+        server.run("SET GLOBAL innodb_buffer_pool_size = %s", (pool,))
+
+
+def _insert(server: Server, sql: str, values: dict[str, object]) -> None:
+    cursor = server.connection.cursor()
+    cursor.execute(sql, values)
+    cursor.close()
+
+
+_DIED = f"TIMESTAMPADD(SECOND, n * {_STEP_SECONDS}, '{_FIRST_DEATH:%Y-%m-%d}')"
+_KIND = "ELT(1 + MOD(n, 3), 'deal.created', 'deal.updated', 'deal.updated')"
+_LANE = "CONCAT('deal:', MOD(n * 7919, 60000))"
+_EVENT_ID, _WORK_ID = _ID.format(variant="8"), _ID.format(variant="9")
+_EVENTS = f"""
+INSERT INTO _System_ConnectorEvent (EventId, OrgId, Namespace, PackInstallId, RouteId, RouteVersion, RouteSnapshot,
+  Provider, EventKind, WorkType, SourceLane, TargetLane, LaneOrdinal, IdempotencyKey, DeliveryId, ReceiptId,
+  ReceiptIndex, Payload, PayloadHash, OccurredAt, ReceivedAt, ExecutionOwner, Status)
+SELECT {_EVENT_ID}, %(org)s, 'demo', %(pack)s, %(route)s, %(version)s, %(snapshot)s, 'demo-deals', {_KIND},
+  'connector_event', {_LANE}, {_LANE}, n + 1, CONCAT('delivery:', n), CONCAT('delivery-', n), NULL, NULL,
+  REPEAT('x', 300), SHA2('payload', 256), {_DIED}, {_DIED}, 'work_item', 'pending'
+FROM bench_numbers WHERE n BETWEEN %(first)s AND %(last)s"""
+_WORK_ITEMS = f"""
+INSERT INTO _System_ConnectorWorkItem (WorkId, WorkFamily, WorkType, SubjectKind, SubjectId, EventId, OrgId,
+  Namespace, PackInstallId, RouteId, RouteVersion, FlowName, FlowVersion, EventKind, CatalogDigest, SourceLane,
+  TargetLane, LaneOrdinal, State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, CreatedAt, UpdatedAt, Outcome,
+  FailureClass, FailureSummary, FailureCount, FirstFailedAt, LastFailedAt, TerminalAt)
+SELECT {_WORK_ID}, 'connector', 'connector_event', 'event', {_EVENT_ID}, {_EVENT_ID}, %(org)s, 'demo', %(pack)s,
+  %(route)s, %(version)s, 'demo.apply_deal', '1', {_KIND}, REPEAT('c', 64), {_LANE}, {_LANE}, n + 1, 'dead', {_DIED},
+  3, 3, 3, {_DIED}, {_DIED}, 'dead', 'flow_error', 'The flow raised an error.', 3, {_DIED}, {_DIED}, {_DIED}
+FROM bench_numbers WHERE n BETWEEN %(first)s AND %(last)s"""
+
+
+def _sign_in(base: str) -> str:
+    """Sign in over HTTP and return the session's cookie."""
+    parts = urlsplit(base)
+    connection = http.client.HTTPConnection(str(parts.hostname), parts.port or 80, timeout=30)
+    connection.request("GET", "/sign-in/")
+    page = connection.getresponse()
+    form = page.read().decode()
+    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form)
+    cookies = http.cookies.SimpleCookie("; ".join(page.headers.get_all("Set-Cookie") or []))
+    if page.status != 200 or token is None:
+        message = f"the sign-in page was answered {page.status}"
+        raise RuntimeError(message)
+    fields = {"username": "bench", "password": _PASSWORD, "csrfmiddlewaretoken": token.group(1)}
+    cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in cookies.items())
+    connection.request(
+        "POST",
+        "/sign-in/",
+        urlencode(fields),
+        {"Cookie": cookie, "Content-Type": "application/x-www-form-urlencoded", "Origin": base},
+    )
+    answer = connection.getresponse()
+    answer.read()
+    session = [
+        header.split(";", 1)[0]
+        for header in answer.headers.get_all("Set-Cookie") or []
+        if "session" in header.split("=", 1)[0]
+    ]
+    if answer.status != 302 or not session:
+        message = f"signing in was answered {answer.status}"
+        raise RuntimeError(message)
+    return session[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=False)
+class _Cursors:
+    """Makes the cursors of deep pages, as the program would."""
+
+    work: Workspace
+    environment: dict[str, str]
+    server: Server
+
+    def id_of(self, number: int) -> str:
+        """Return the id of a row, by its place from the oldest."""
+        return str(self.server.value(f"SELECT {_WORK_ID} FROM lockhouse.bench_numbers WHERE n = %s", (number,)))
+
+    def below(self, number: int) -> str:
+        """Return the cursor of the page that begins under a row."""
+        died = _FIRST_DEATH + timedelta(seconds=number * _STEP_SECONDS)
+        script = (
+            "import sys, django; django.setup(); from datetime import datetime;"
+            " from integration.authority.cursors import Cursor, Place;"
+            " place = Place(at=datetime.fromisoformat(sys.argv[1]), id=sys.argv[2]);"
+            " print(Cursor(place=place, is_older=True).encode())"
+        )
+        made = self.work.python(["-c", script, died.isoformat(), self.id_of(number)], self.environment)
+        return quote(made.strip())
+
+
+def _pages(cursors: _Cursors, rows: int, lockhouse: Browser, admin: Browser) -> list[Page]:
+    """Return the pages: where the deep ones begin is known from how the rows were made."""
+    newest = cursors.id_of(rows - 1)
+    half, half_first = cursors.below(rows // 2), cursors.id_of(rows // 2 - 1)
+    deepest, deepest_first = cursors.below(_PAGE), cursors.id_of(_PAGE - 1)
+    list_path = "/admin/admin_peer/deadwork/?state__exact=dead"
+    # The admin's pages start at 1; it counts, and then skips this many.
+    admin_half = rows // 2 // _PAGE
+    admin_first = cursors.id_of(rows - 1 - (admin_half - 1) * _PAGE)
+    return [
+        Page(name="first page", path="/dlq/", browser=lockhouse, contains=newest),
+        Page(name="page at half depth", path=f"/dlq/?cursor={half}", browser=lockhouse, contains=half_first),
+        Page(name="deepest page", path=f"/dlq/?cursor={deepest}", browser=lockhouse, contains=deepest_first),
+        Page(
+            name="filtered page",
+            path=f"/dlq/?event_kind=deal.created&cursor={half}",
+            browser=lockhouse,
+            contains="deal.created",
+        ),
+        Page(name="detail", path=f"/dlq/{half_first}/", browser=lockhouse, contains=half_first),
+        Page(name="admin, first page", path=list_path, browser=admin, contains=newest, is_slow=True),
+        Page(
+            name="admin, half depth",
+            path=f"{list_path}&p={admin_half}",
+            browser=admin,
+            contains=admin_first,
+            is_slow=True,
+        ),
+    ]
+
+
+def _measure(report: Report, server: Server, pages: list[Page], rounds: int, *, samples: int) -> None:
+    every: dict[str, list[float]] = {page.name: [] for page in pages}
+    for page in pages:
+        _, content = page.browser.get(page.path)
+        if page.contains not in content:
+            message = f"{page.name} is not the page that was meant"
+            raise RuntimeError(message)
+        for _ in range(3 if page.is_slow else 8):
+            page.browser.get(page.path)
+    for _ in range(rounds):
+        for page in pages:
+            count = max(2, samples // 7) if page.is_slow else samples
+            before = None if server.is_tidb else server.status(*_COUNTERS)
+            took = [page.browser.get(page.path)[0] for _ in range(count)]
+            if before is not None:
+                spent = {name: value - before[name] for name, value in server.status(*_COUNTERS).items()}
+                report.add(f"{page.name}: queries", (sum(spent.values()) - spent["Rows_read"]) / count)
+                report.add(f"{page.name}: rows read", spent["Rows_read"] / count)
+            every[page.name] += took
+            report.add(f"{page.name}: ms", median(took))
+    for name, took in every.items():
+        report.facts[f"{name}: p50, p99 ms"] = json.dumps([round(percentile(took, share), 1) for share in (0.5, 0.99)])
+    report.facts["p99 of first and deepest page, ms"] = round(
+        max(percentile(every["first page"], 0.99), percentile(every["deepest page"], 0.99)), 1
+    )
+
+
+def _judge(report: Report, server: Server) -> None:
+    deep = report.compare("deepest / first page", "deepest page: ms", "first page: ms")
+    half = report.compare("admin / lockhouse, half depth", "admin, half depth: ms", "page at half depth: ms")
+    report.compare("admin / lockhouse, first page", "admin, first page: ms", "first page: ms")
+    report.demand("deepest page <= 2 x the first", deep.median <= 2)
+    report.demand("p99 <= 60 ms", report.facts["p99 of first and deepest page, ms"] <= 60)
+    report.demand(">= 50 x faster than the admin at half depth", half.median >= 50)
+    if not server.is_tidb:
+        names = ("first page", "deepest page", "filtered page")
+        most = max(value for name in names for value in report.series[f"{name}: queries"])
+        report.facts["queries of a page, most"] = round(most, 1)
+        report.demand("<= 8 queries a page", most < 8.5)

@@ -1,0 +1,316 @@
+"""What every benchmark needs: a durable throwaway server, counters, processes on it, and a report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import MySQLdb
+
+from bench.stats import Ratio, median, paired_ratio
+from tests.support import servers
+from tests.support.processes import free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "var" / "bench"
+SECRET = "the-secret-that-signs-the-benchmark"
+PEER_PYTHON = ROOT / ".cache" / "bench-venv" / "bin" / "python"
+
+
+@dataclass
+class Server:
+    """A running database server and an administrator's connection to it."""
+
+    engine: str
+    url: str
+    connection: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.connection = self.connect()
+
+    @property
+    def is_tidb(self) -> bool:
+        return self.engine == "tidb"
+
+    def connect(self, database: str | None = None) -> Any:
+        """Open a connection of the harness's own, at the console's isolation."""
+        parts = urlsplit(self.url)
+        query = parse_qs(parts.query)
+        where: dict[str, Any] = (
+            {"unix_socket": query["unix_socket"][0]}
+            if "unix_socket" in query
+            else {"host": parts.hostname, "port": parts.port or 3306}
+        )
+        connection = MySQLdb.connect(
+            user=unquote(parts.username or "root"),
+            password=unquote(parts.password or ""),
+            charset="utf8mb4",
+            autocommit=True,
+            **where,
+            **({"database": database} if database else {}),
+        )
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            cursor.execute("SET time_zone = '+00:00'")
+        return connection
+
+    def database_url(self, name: str) -> str:
+        """Return the address of one database, which is made if it is missing."""
+        self.run(f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+        head, _, query = self.url.partition("?")
+        return f"{head.rsplit('/', 1)[0]}/{name}" + (f"?{query}" if query else "")
+
+    def run(self, sql: str, params: Sequence[Any] = ()) -> int:
+        with contextlib.closing(self.connection.cursor()) as cursor:
+            cursor.execute(sql, params or None)
+            return int(cursor.rowcount)
+
+    def rows(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with contextlib.closing(self.connection.cursor()) as cursor:
+            cursor.execute(sql, params or None)
+            return list(cursor.fetchall())
+
+    def value(self, sql: str, params: Sequence[Any] = ()) -> Any:
+        return self.rows(sql, params)[0][0]
+
+    def pid(self) -> int:
+        """Return the server's process id; MariaDB only."""
+        return int(Path(str(self.value("SELECT @@pid_file"))).read_text())
+
+    def commits(self) -> int:
+        """Return how many transactions that wrote something were committed since the start; 0 where not counted."""
+        if self.is_tidb:
+            return 0
+        return int(self.value("SELECT COUNT FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rw_commits'"))
+
+    def status(self, *names: str) -> dict[str, int]:
+        """Return counters of SHOW GLOBAL STATUS; MariaDB only."""
+        found = {str(name): value for name, value in self.rows("SHOW GLOBAL STATUS")}
+        return {name: int(found[name]) for name in names}
+
+
+@contextlib.contextmanager
+def database_server(engine: str) -> Iterator[Server]:
+    """Run a throwaway server that flushes at every commit, as the embedded one does."""
+    running = servers.mariadb_server(durable=True) if engine == "mariadb" else servers.tidb_server()
+    with running as url:
+        server = Server(engine=engine, url=url)
+        if engine == "mariadb":
+            flush = server.value("SELECT @@innodb_flush_log_at_trx_commit")
+            if int(flush) != 1:
+                message = "the benchmark's server does not flush at every commit"
+                raise RuntimeError(message)
+            server.run("SET GLOBAL innodb_monitor_enable = 'trx_rw_commits'")
+        try:
+            yield server
+        finally:
+            with contextlib.suppress(MySQLdb.Error):
+                server.connection.close()
+
+
+@dataclass
+class Workspace:
+    """A var directory and log files, gone afterwards."""
+
+    folder: Path
+
+    def environment(self, database_url: str, settings: str = "bench.settings", **extra: str) -> dict[str, str]:
+        """Return the environment of a process under measurement: the local run's, with its shipped log level."""
+        return {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": settings,
+            "LOCKHOUSE_DATABASE_URL": database_url,
+            "LOCKHOUSE_LOCAL": "1",
+            "LOCKHOUSE_VAR_DIR": str(self.folder / "var"),
+            "LOCKHOUSE_SECRETS_DEMO": SECRET,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            **extra,
+        }
+
+    def python(self, arguments: Sequence[str], environment: Mapping[str, str], python: Path | None = None) -> str:
+        """Run a Python command to its end and return its output."""
+        done = subprocess.run(
+            [str(python or sys.executable), *arguments],
+            cwd=ROOT,
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            message = f"{' '.join(arguments)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+            raise RuntimeError(message)
+        return done.stdout
+
+    @contextlib.contextmanager
+    def process(
+        self, arguments: Sequence[str], environment: Mapping[str, str], python: Path | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
+        """Run a Python process beside the benchmark; its log goes to a file."""
+        log = self.folder / f"process-{time.monotonic_ns()}.log"
+        with log.open("w") as errors:
+            running = subprocess.Popen(
+                [*servers.BOUND_TO_CALLER, str(python or sys.executable), *arguments],
+                cwd=ROOT,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        try:
+            yield running
+            if running.poll() not in {None, 0}:
+                message = f"{' '.join(arguments)} ended with {running.returncode}:\n{log.read_text()[-4000:]}"
+                raise RuntimeError(message)
+        finally:
+            if running.poll() is None:
+                running.send_signal(signal.SIGTERM)
+                try:
+                    running.wait(timeout=40)
+                except subprocess.TimeoutExpired:
+                    running.kill()
+                    running.wait()
+            if running.stdout is not None:
+                running.stdout.close()
+
+    @contextlib.contextmanager
+    def gunicorn(self, application: str, environment: Mapping[str, str]) -> Iterator[str]:
+        """Serve an application with the console's own gunicorn settings; yield its base address."""
+        port = free_port()
+        command = ["-m", "gunicorn", "--config", "console/gunicorn.conf.py", "--bind", f"127.0.0.1:{port}", application]
+        with self.process(command, environment) as running:
+            _await_port(running, port)
+            yield f"http://127.0.0.1:{port}"
+
+
+def _await_port(running: subprocess.Popen[str], port: int) -> None:
+    import socket
+
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and running.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    message = "the web server did not start; see the log in the workspace"
+    raise RuntimeError(message)
+
+
+@contextlib.contextmanager
+def workspace() -> Iterator[Workspace]:
+    """Make a scratch folder for one benchmark."""
+    with tempfile.TemporaryDirectory(prefix="lh-bench-") as name:
+        yield Workspace(Path(name))
+
+
+def install_lockhouse(work: Workspace, server: Server, database: str = "lockhouse") -> dict[str, str]:
+    """Make the console's tables and the demo pack; return the environment of its processes."""
+    environment = work.environment(server.database_url(database))
+    work.python(["manage.py", "migrate", "--verbosity", "0"], environment)
+    work.python(["manage.py", "install_schema"], environment)
+    work.python(["manage.py", "install_pack", "integration/packs/demo.yaml", "--activate"], environment)
+    return environment
+
+
+def resident_mib(pids: Sequence[int]) -> float:
+    """Return the resident memory of processes, in MiB."""
+    total = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                total += int(line.split()[1])
+    return total / 1024
+
+
+@dataclass
+class Report:
+    """What one benchmark measured, as a table and as a line of JSON.
+
+    Attributes:
+        bench: Its name.
+        engine: The database.
+        quick: Whether it was a smoke run, whose figures mean nothing.
+        series: Figures by name, one a round.
+        ratios: Comparisons by name.
+        goals: Sentence and whether it holds.
+        facts: Single figures.
+    """
+
+    bench: str
+    engine: str
+    quick: bool
+    series: dict[str, list[float]] = field(default_factory=dict)
+    ratios: dict[str, Ratio] = field(default_factory=dict)
+    goals: list[tuple[str, bool]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    load_before: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    def add(self, name: str, value: float) -> None:
+        """Note one round's figure."""
+        self.series.setdefault(name, []).append(value)
+
+    def compare(self, name: str, ours: str, theirs: str) -> Ratio:
+        """Compare two series that were measured in the same rounds."""
+        ratio = paired_ratio(self.series[ours], self.series[theirs])
+        self.ratios[name] = ratio
+        return ratio
+
+    def demand(self, sentence: str, holds: bool) -> None:
+        """Note a goal and whether it is met."""
+        self.goals.append((sentence, holds))
+
+    def show(self) -> None:
+        """Print the tables."""
+        note = "  SMOKE RUN: the figures mean nothing" if self.quick else ""
+        print(f"\n== {self.bench} on {self.engine}, load {self.load_before:.1f} before it{note}")
+        for name, values in self.series.items():
+            print(f"  {name:<46} {median(values):>12,.2f}   [{min(values):,.2f} .. {max(values):,.2f}]")
+        for name, value in self.facts.items():
+            print(f"  {name:<46} {value!s:>12}")
+        for name, ratio in self.ratios.items():
+            print(f"  ratio {name:<40} {ratio!s:>20}   {ratio.rounds} rounds")
+        for sentence, holds in self.goals:
+            print(f"  {'met   ' if holds else 'MISSED'} {sentence}")
+        sys.stdout.flush()
+
+    def store(self) -> None:
+        """Append the line to var/bench."""
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        line = {
+            "bench": self.bench,
+            "engine": self.engine,
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "commit": _commit(),
+            "quick": self.quick,
+            "cores": os.cpu_count(),
+            "load": [round(self.load_before, 2), round(os.getloadavg()[0], 2)],
+            "series": {name: [round(value, 4) for value in values] for name, values in self.series.items()},
+            "ratios": {
+                name: {"median": round(r.median, 4), "low": round(r.low, 4), "high": round(r.high, 4)}
+                for name, r in self.ratios.items()
+            },
+            "facts": self.facts,
+            "goals": [{"goal": sentence, "met": holds} for sentence, holds in self.goals],
+        }
+        with (RESULTS / f"{self.bench}.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()

@@ -1,0 +1,11 @@
+"""The task that does nothing."""
+
+from __future__ import annotations
+
+from django_tasks import task
+
+
+@task()
+def noop(payload: dict[str, object]) -> None:
+    """Do nothing with a payload of the same size as the other side's."""
+    del payload
