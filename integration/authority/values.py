@@ -17,6 +17,9 @@ from integration import errors
 VIEW_PERMISSION: Final = "integration.view_connector_event"
 REPLAY_PERMISSION: Final = "integration.replay_connector_event"
 
+#: What an operator needs to replay.
+BOTH_PERMISSIONS: Final = frozenset({VIEW_PERMISSION, REPLAY_PERMISSION})
+
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 

@@ -1,0 +1,91 @@
+"""What the processes of the replay's races run; a mutant takes away a guard in its own process only."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from integration.authority import gate, policy, service
+from integration.authority.values import BOTH_PERMISSIONS, Ref, Replayed
+from integration.storage.locks import LockedPack, lock_pack
+from integration.storage.sql import events, packs, work_items
+from integration.storage.statements import Returns, Statement
+from integration.values import Actor
+
+
+def replay(work_id: str, name: str, user_id: int, mutant: str = "") -> dict[str, Any]:
+    """Replay a row as an operator and tell what came of it."""
+    for part in filter(None, mutant.split("+")):
+        MUTANTS[part]()
+    actor = Actor(user_id=user_id, name=name, via="command", permissions=BOTH_PERMISSIONS)
+    outcome = service.replay(Ref(id=work_id), actor=actor, reason=f"race of {name}")
+    if isinstance(outcome, Replayed):
+        return {"name": name, "outcome": "replayed", "child": outcome.child_work_id}
+    winner = outcome.winner
+    return {
+        "name": name,
+        "outcome": outcome.code,
+        "winner": None if winner is None else winner.actor_name,
+        "child": None if winner is None else winner.child_work_id,
+        "event": None if winner is None else winner.child_event_id,
+        "at": None if winner is None or winner.at is None else winner.at.isoformat(),
+    }
+
+
+def own(event_id: str) -> dict[str, Any]:
+    """Ask the gate who owns an Event."""
+    owner = gate.owner_of(event_id)
+    return {"kind": owner.kind.value, "work_id": owner.work_id, "rule": owner.why.rule, "code": owner.why.code}
+
+
+def _without_rule() -> None:
+    def let_through(facts: Any) -> Any:
+        return policy._ok("already_replayed", "Not asked.")
+
+    policy.RULES = tuple(let_through if rule is policy.decide_not_replayed else rule for rule in policy.RULES)
+
+
+def _without_guard() -> None:
+    text = work_items.RESERVE_REPLAY.text.replace("AND ReplayedAt IS NULL", "")
+    work_items.RESERVE_REPLAY = _changed(work_items.RESERVE_REPLAY, text)
+
+
+def _without_keys() -> None:
+    text = events.INSERT_REPLAY_EVENT.text.replace("%(replay_of_event_id)s", "NULL")
+    text = text.replace("%(idempotency_key)s", "%(event_id)s")
+    events.INSERT_REPLAY_EVENT = _changed(events.INSERT_REPLAY_EVENT, text)
+    text = work_items.INSERT_REPLAY_WORK_ITEM.text.replace("%(replay_of_work_id)s", "NULL")
+    work_items.INSERT_REPLAY_WORK_ITEM = _changed(work_items.INSERT_REPLAY_WORK_ITEM, text)
+
+
+def _changed(statement: Statement, text: Any) -> Statement:
+    assert text != statement.text
+    return dataclasses.replace(statement, text=text)
+
+
+def _event_before_pack() -> None:
+    early = Statement(
+        name="EARLY",
+        text="SELECT EventId FROM _System_ConnectorEvent WHERE SourceLane IS NOT NULL ORDER BY EventId FOR UPDATE",
+        returns=Returns.ROWS,
+    )
+
+    def lock_wrongly(tx: Any, pack_install_id: str) -> LockedPack:
+        tx.fetch_all(early)
+        return lock_pack(tx, pack_install_id)
+
+    service.lock_pack = lock_wrongly
+
+
+def _pack_unlocked() -> None:
+    text = packs.LOCK_PACK.text.replace("FOR UPDATE", "")
+    packs.LOCK_PACK = _changed(packs.LOCK_PACK, text)
+
+
+MUTANTS = {
+    "no_rule": _without_rule,
+    "no_guard": _without_guard,
+    "no_keys": _without_keys,
+    "event_before_pack": _event_before_pack,
+    "pack_unlocked": _pack_unlocked,
+}
