@@ -111,6 +111,11 @@ class LocalDatabase:
         return self.directory.absolute() / "data"
 
     @property
+    def _temporary(self) -> Path:
+        # Every server that starts removes the temporary tables it finds, its neighbour's in a shared /tmp too.
+        return self.directory.absolute() / "tmp"
+
+    @property
     def _pid_file(self) -> Path:
         return self.directory.absolute() / "mariadbd.pid"
 
@@ -205,6 +210,7 @@ class LocalDatabase:
             self._refuse_foreign_directory()
             self.directory.chmod(0o700)
             (self.directory / MARKER).touch(mode=0o600)
+            self._temporary.mkdir(mode=0o700, exist_ok=True)
             self.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except FileExistsError as error:
             message = f"{self.directory} is not a directory"
@@ -253,6 +259,7 @@ class LocalDatabase:
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
             f"--datadir={draft}",
+            f"--tmpdir={self._temporary}",
             *_as_root(),
         ]
         with self._log.open("ab") as log:
@@ -290,6 +297,7 @@ class LocalDatabase:
             f"--datadir={self._data}",
             f"--socket={self.socket}",
             f"--pid-file={self._pid_file}",
+            f"--tmpdir={self._temporary}",
             "--skip-networking",
             "--character-set-server=utf8mb4",
             "--max-connections=250",

@@ -42,6 +42,7 @@ def test_start__listens_on_its_socket_and_nowhere_else(server: LocalDatabase):
     assert status.running
     assert status.version is not None
     assert query(server, "SELECT @@skip_networking, @@port") == [(1, 0)]
+    assert query(server, "SELECT @@tmpdir") == [(str(server.directory / "tmp"),)]
     assert server.directory.stat().st_mode & 0o777 == 0o700
 
 
