@@ -243,6 +243,7 @@ def system_rows() -> dict[str, list[dict[str, Any]]]:
             " AND TABLE_NAME LIKE '|_System|_%%' ESCAPE '|' ORDER BY TABLE_NAME"
         )
         tables = [row[0] for row in cursor.fetchall()]
+    assert len(tables) >= 16, tables
     return {table: rows_of(table) for table in tables}
 
 
