@@ -48,6 +48,19 @@ class Capped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingForOperators:
+    """What calls for an operator.
+
+    Attributes:
+        dead: Dead WorkItems.
+        quarantined: Receipts that cannot become work.
+    """
+
+    dead: Capped
+    quarantined: Capped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PackName:
     """What an operator calls an incarnation."""
 
@@ -191,6 +204,23 @@ def count_receipts(state: ReceiptState, *, cap: int = COUNT_CAP) -> Capped:
     return _capped(
         db.read().fetch_one(sql.COUNT_RECEIPTS_IN_STATE, {"state": str(state), "cap": cap + 1}),
         cap,
+    )
+
+
+def waiting_for_operators(*, cap: int) -> WaitingForOperators:
+    """Count what calls for an operator, in one round trip.
+
+    Args:
+        cap: Where each count stops, in rows.
+
+    Returns:
+        Dead WorkItems and quarantined receipts.
+
+    Locks: none.
+    """
+    row = db.read().fetch_all(sql.COUNT_WAITING_FOR_OPERATORS, {"cap": cap + 1})[0]
+    return WaitingForOperators(
+        dead=_capped({"Found": row["Dead"]}, cap), quarantined=_capped({"Found": row["Quarantined"]}, cap)
     )
 
 

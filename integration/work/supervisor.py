@@ -56,7 +56,7 @@ class Options:
     """
 
     roles: frozenset[str] = ROLES
-    concurrency: int = 4
+    concurrency: int = 8
     drain_seconds: float = 30.0
     poll_seconds: float = 0.05
     lease_seconds: int = claims.LEASE_SECONDS

@@ -27,7 +27,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
-        parser.add_argument("--concurrency", type=_count, default=4, help="Flows that run at once (4).")
+        parser.add_argument("--concurrency", type=_count, default=8, help="Flows that run at once (8).")
         parser.add_argument(
             "--roles", type=_roles, default=ROLES, help="Of claim, materialize and reap, joined by commas (all)."
         )

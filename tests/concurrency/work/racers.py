@@ -10,6 +10,7 @@ from integration.work import claim as claims
 from integration.work.candidates import candidate_from_row
 from integration.work.claim import claim
 from integration.work.process import register_process
+from tests.support.work import Pack, query
 
 NOTHING = ("-",)
 #: The claim with everything that the row must still be taken out of its WHERE.
@@ -37,3 +38,19 @@ def claim_every_row(count: int, *, guarded: bool = True) -> list[str]:
         assert fence is not None
         won += [taken.work_id for taken in claim((item,), fence).claims]
     return won
+
+
+def admit(count: int, file: str) -> int:
+    """Admit items whose flow writes its WorkId to a file."""
+    return len(Pack(flow="tests.record").admit(count, payload={"file": file}))
+
+
+def ended() -> list[tuple[str, str, int, int, list[str | None]]]:
+    """Return each item's id, state, attempt, epoch and the outcomes of its attempts."""
+    outcomes: dict[str, list[str | None]] = {}
+    for row in query("SELECT WorkId, Outcome FROM _System_ConnectorExecutionAttempt ORDER BY WorkId, Attempt"):
+        outcomes.setdefault(row["WorkId"], []).append(row["Outcome"])
+    return [
+        (row["WorkId"], row["State"], row["Attempt"], row["OwnershipEpoch"], outcomes.get(row["WorkId"], []))
+        for row in query("SELECT * FROM _System_ConnectorWorkItem ORDER BY WorkId")
+    ]
