@@ -116,7 +116,8 @@ FIRST_CLAIM = Statement(
            w.LeaseToken = %(lease_token)s,
            w.LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND,
            w.TargetLaneActiveKey = SHA2(
-             CONCAT('target-lane/1/', w.OrgId, '/', CHAR_LENGTH(w.Namespace), '/', w.Namespace, '/', w.TargetLane), 256),
+             CONCAT('target-lane/1/', w.OrgId, '/', CHAR_LENGTH(w.Namespace), '/', w.Namespace, '/', w.TargetLane),
+             256),
            w.UpdatedAt = UTC_TIMESTAMP(6)
      WHERE e.EventId IN %(event_ids)s
        AND w.WorkId IN %(work_ids)s
