@@ -26,7 +26,7 @@ AUDIT = "integration.view_audit"
 SIGNED_IN = "signed-in"
 #: Guarded by the Django admin itself (`AdminSite.has_permission`).
 ADMIN_SITE = "admin-site"
-#: No account needed; what these routes may say is fixed text.
+#: No account needed; what these routes may say is fixed text, and to this machine alone, counts.
 ANONYMOUS = "anonymous"
 
 #: Route names that anybody may call. Each is tested to disclose nothing.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 
+from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -13,6 +15,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Gauge, generate_lates
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from console.permissions import VIEW
 from integration.errors import IntegrationError
 from integration.states import ReceiptState, WorkItemState
 from integration.work import reads
@@ -46,7 +49,12 @@ def readyz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_GET
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Expose gauges without names: no namespace, lane, id or worker is a label."""
+    """Expose gauges without names: no namespace, lane, id or worker is a label.
+
+    To this machine and to whoever may view; a stranger could make the database count at will.
+    """
+    if not (_is_local(request) or request.user.has_perm(VIEW)):
+        raise PermissionDenied
     registry = CollectorRegistry()
     work = Gauge(
         "lockhouse_work_items",
@@ -75,6 +83,16 @@ def metrics(request: HttpRequest) -> HttpResponse:
         registry=registry,
     ).set(max(0.0, (now - oldest).total_seconds()) if oldest else 0.0)
     return HttpResponse(generate_latest(registry) + _counted(), content_type=CONTENT_TYPE_LATEST)
+
+
+def _is_local(request: HttpRequest) -> bool:
+    # Behind a proxy on this machine every request comes from loopback: it says so in a header.
+    if {"HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED"} & set(request.META):
+        return False
+    try:
+        return ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
+    except ValueError:
+        return False
 
 
 def _counted() -> bytes:

@@ -27,6 +27,7 @@ ENDED = frozenset(str(state) for state in (*TERMINAL_STATES, *TERMINAL_EVENT_STA
 @never_cache
 @require_http_methods(["GET", "POST"])
 @requires(REPLAY)
+@requires(VIEW)
 def confirm(request: HttpRequest, ref: str) -> HttpResponse:
     """Show what a replay would do, or do it.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
@@ -138,6 +138,18 @@ def test_replay__needs_its_token(replayer: Client, installation: Installation) -
     assert 403 == response.status_code
     assert "did not come from this console" in response.content.decode()
     assert 0 == _children(ref)
+
+
+@pytest.mark.evidence("A-32")
+def test_confirm__shows_no_row_to_whoever_may_replay_and_not_view(
+    signed_in: Callable[..., Client], installation: Installation
+) -> None:
+    ref = installation.work()
+    client = signed_in("nora")
+    User.objects.get(username="nora").user_permissions.add(Permission.objects.get(codename="replay_connector_event"))
+    response = client.get(f"/dlq/{ref}/replay")
+    assert 403 == response.status_code
+    assert installation.namespace not in response.content.decode()
 
 
 @pytest.mark.evidence("A-32")
