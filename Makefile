@@ -21,8 +21,7 @@ lint: ## formats, linters, types, import layers, templates, deployment checks
 
 evidence: ## run the tests and print which statements they prove
 	@bin/setup test
-	@bin/test
-	@LOCKHOUSE_LOCAL=1 .venv/bin/python manage.py evidence
+	@bin/test; tested=$$?; LOCKHOUSE_LOCAL=1 .venv/bin/python manage.py evidence && exit $$tested
 
 bench: ## measure against peers, in interleaved pairs; prints ratios
 	@bin/setup test
