@@ -1,7 +1,7 @@
 """B6: the dead-letter pages of a million dead rows, over HTTP, signed in.
 
 The peer is Django's own admin changelist on the same table: it counts and skips. Both are served by the same
-gunicorn settings, under the same middleware, to the same session.
+gunicorn settings, under the same middleware.
 """
 
 from __future__ import annotations
@@ -44,13 +44,10 @@ def run(server: Server, *, quick: bool, rounds: int) -> Report:
         work.python(["manage.py", "collectstatic", "--noinput", "--verbosity", "0"], environment)
         password = work.folder / "password"
         password.write_text(_PASSWORD)
-        work.python(
-            [
-                *("manage.py", "create_operator", "--username", "bench", "--password-file", str(password)),
-                *("--group", "Replayer", "--superuser"),
-            ],
-            environment,
-        )
+        # The page is measured for an operator, whose rights are looked up; the admin opens to its own user only.
+        for name, rights in (("operator", ("--group", "Replayer")), ("admin", ("--superuser",))):
+            command = ["manage.py", "create_operator", "--username", name, "--password-file", str(password), *rights]
+            work.python(command, environment)
         peer = {**environment, "DJANGO_SETTINGS_MODULE": "bench.peers.admin.settings"}
         with (
             work.gunicorn("console.wsgi:application", environment) as lockhouse,
@@ -162,7 +159,7 @@ SELECT {_WORK_ID}, 'connector', 'connector_event', 'event', {_EVENT_ID}, {_EVENT
 FROM bench_numbers WHERE n BETWEEN %(first)s AND %(last)s"""
 
 
-def _sign_in(base: str) -> str:
+def _sign_in(base: str, name: str) -> str:
     """Sign in over HTTP and return the session's cookie."""
     parts = urlsplit(base)
     connection = http.client.HTTPConnection(str(parts.hostname), parts.port or 80, timeout=30)
@@ -174,8 +171,8 @@ def _sign_in(base: str) -> str:
     if page.status != 200 or token is None:
         message = f"the sign-in page was answered {page.status}"
         raise RuntimeError(message)
-    fields = {"username": "bench", "password": _PASSWORD, "csrfmiddlewaretoken": token.group(1)}
-    cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in cookies.items())
+    fields = {"username": name, "password": _PASSWORD, "csrfmiddlewaretoken": token.group(1)}
+    cookie = "; ".join(f"{key}={morsel.value}" for key, morsel in cookies.items())
     connection.request(
         "POST",
         "/sign-in/",
@@ -287,6 +284,7 @@ def _judge(report: Report, server: Server) -> None:
     report.demand(">= 50 x faster than the admin at half depth", half.median >= 50)
     if not server.is_tidb:
         names = ("first page", "deepest page", "filtered page")
-        most = max(value for name in names for value in report.series[f"{name}: queries"])
+        # The median: once a minute a page also notes that its session is in use.
+        most = max(median(report.series[f"{name}: queries"]) for name in names)
         report.facts["queries of a page, most"] = round(most, 1)
-        report.demand("<= 8 queries a page", most < 8.5)
+        report.demand("<= 8 queries a page", most <= 8)

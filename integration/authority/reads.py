@@ -38,6 +38,31 @@ COUNT_CAP: Final = 10_000
 WINDOWS: Final = (200, 2_000, 8_000)
 #: Keys of one owner that a count reads at most, as a multiple of its cap.
 _COUNT_WINDOW: Final = 2
+_COUNTS: Final[dict[tuple[bool, bool, bool], Statement]] = {
+    # Narrowed by a filter, with WorkItems, in one namespace.
+    (True, True, False): sql.COUNT_DEAD,
+    (True, True, True): sql.COUNT_DEAD_IN_NAMESPACE,
+    (True, False, False): sql.COUNT_EVENT_DEAD,
+    (True, False, True): sql.COUNT_EVENT_DEAD_IN_NAMESPACE,
+    (False, True, False): sql.COUNT_ALL_DEAD,
+    (False, True, True): sql.COUNT_ALL_DEAD_IN_NAMESPACE,
+    (False, False, False): sql.COUNT_ALL_EVENT_DEAD,
+    (False, False, True): sql.COUNT_ALL_EVENT_DEAD_IN_NAMESPACE,
+}
+#: Filters on a row's own columns; namespace and time narrow the index range itself.
+_ROW_FILTERS: Final = (
+    "org",
+    "pack_name",
+    "pack_install_id",
+    "provider",
+    "event_kind",
+    "work_type",
+    "execution_class",
+    "source_lane",
+    "min_attempts",
+    "max_attempts",
+    "replayed",
+)
 _WORK_STREAMS: Final = ("d", "l")
 _STREAMS: Final = ("d", "l", "e")
 _SEARCH_ROWS: Final = 50
@@ -123,14 +148,11 @@ def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "defa
         page = _search(reader, filters, has_additive=has_additive)
         return CappedCount(count=len(page.rows), is_capped=len(page.rows) >= _SEARCH_ROWS)
     by_namespace = filters.namespace is not None
-    statement = {
-        (True, False): sql.COUNT_DEAD,
-        (True, True): sql.COUNT_DEAD_IN_NAMESPACE,
-        (False, False): sql.COUNT_EVENT_DEAD,
-        (False, True): sql.COUNT_EVENT_DEAD_IN_NAMESPACE,
-    }[has_additive, by_namespace]
-    window = cap * _COUNT_WINDOW
     params = _filter_params(filters)
+    is_narrowed = any(params[name] is not None for name in _ROW_FILTERS)
+    statement = _COUNTS[is_narrowed, has_additive, by_namespace]
+    # Without a filter every key counts but for the few that the other owner has: one more than the cap is enough.
+    window = cap * _COUNT_WINDOW if is_narrowed else cap + 1
     for stream in _STREAMS:
         wanted = _is_wanted(filters, stream)
         params |= _start_params(stream, START.place)

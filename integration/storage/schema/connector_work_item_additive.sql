@@ -10,7 +10,8 @@ ALTER TABLE `_System_ConnectorWorkItem` ADD COLUMN `TerminalAt` DATETIME(6) NULL
 ALTER TABLE `_System_ConnectorWorkItem` ADD COLUMN `ReplayedAt` DATETIME(6) NULL;
 ALTER TABLE `_System_ConnectorWorkItem` ADD COLUMN `ReplayOfWorkId` CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NULL;
 ALTER TABLE `_System_ConnectorWorkItem` ADD UNIQUE KEY `UX_WorkItem_ReplayOf` (`ReplayOfWorkId`);
-ALTER TABLE `_System_ConnectorWorkItem` ADD KEY `IX_WorkItem_Dead` (`State`, `TerminalAt`, `WorkId`);
+-- Attempt lets the console's count read nothing but this index; it never changes without State.
+ALTER TABLE `_System_ConnectorWorkItem` ADD KEY `IX_WorkItem_Dead` (`State`, `TerminalAt`, `WorkId`, `Attempt`);
 -- An operator's rights end at a namespace: without this the page of a small one walks past the
 -- dead rows of all others.
-ALTER TABLE `_System_ConnectorWorkItem` ADD KEY `IX_WorkItem_DeadByNamespace` (`Namespace`, `State`, `TerminalAt`, `WorkId`);
+ALTER TABLE `_System_ConnectorWorkItem` ADD KEY `IX_WorkItem_DeadByNamespace` (`Namespace`, `State`, `TerminalAt`, `WorkId`, `Attempt`);

@@ -159,6 +159,40 @@ def _count(name: str, *, by_namespace: bool, has_work_items: bool = True) -> Sta
     return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
 
 
+def _count_all(name: str, *, by_namespace: bool, has_work_items: bool = True) -> Statement:
+    """Return the count that no filter narrows: one pass over a window; what died is decided by its index alone."""
+    work_keys, event_keys = (
+        (_WORK_KEYS_BY_NAMESPACE, _EVENT_KEYS_BY_NAMESPACE) if by_namespace else (_WORK_KEYS, _EVENT_KEYS)
+    )
+    parts = []
+    for stream in "dle" if has_work_items else "e":
+        head = event_keys if stream == "e" else work_keys
+        if stream == "d":
+            head = head.replace("k.WorkId AS Id, k.TerminalAt", "k.Attempt")
+            hint, found, rest = "SELECT", "s.Attempt > 0", ""
+        elif stream == "l":
+            hint, found = "SELECT /*+ INL_JOIN(w, o) */ STRAIGHT_JOIN", _STREAM_RULES[stream]
+            rest = (
+                " JOIN _System_ConnectorWorkItem AS w ON w.WorkId = s.Id"
+                " LEFT JOIN _System_ConnectorLegacyOutcomeReceipt AS o"
+                " ON o.EventId = w.EventId AND o.WorkType = w.WorkType"
+            )
+        else:
+            hint = "SELECT /*+ INL_JOIN(e) */ STRAIGHT_JOIN"
+            found = f"e.Status = 'dead'{_NOT_WORK_ITEM_OWNED if has_work_items else ''}"
+            rest = " JOIN _System_ConnectorEvent AS e ON e.EventId = s.Id"
+        keys = (
+            f"{head.replace('#state', _STATES[stream])}"
+            " AND k.TerminalAt >= %(died_after)s AND k.TerminalAt < %(died_before)s"
+            f" LIMIT %({stream}_window)s"
+        )
+        parts.append(
+            f"({hint} '{stream}' AS Stream, COALESCE(SUM({found}), 0) AS Found, COUNT(*) AS Seen"
+            f" FROM ({keys}) AS s{rest})"
+        )
+    return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
+
+
 LIST_DEAD_OLDER = _list("LIST_DEAD_OLDER", by_namespace=False, older=True)
 LIST_DEAD_NEWER = _list("LIST_DEAD_NEWER", by_namespace=False, older=False)
 LIST_DEAD_IN_NAMESPACE_OLDER = _list("LIST_DEAD_IN_NAMESPACE_OLDER", by_namespace=True, older=True)
@@ -169,6 +203,8 @@ SEEN_DEAD_IN_NAMESPACE_OLDER = _seen("SEEN_DEAD_IN_NAMESPACE_OLDER", by_namespac
 SEEN_DEAD_IN_NAMESPACE_NEWER = _seen("SEEN_DEAD_IN_NAMESPACE_NEWER", by_namespace=True, older=False)
 COUNT_DEAD = _count("COUNT_DEAD", by_namespace=False)
 COUNT_DEAD_IN_NAMESPACE = _count("COUNT_DEAD_IN_NAMESPACE", by_namespace=True)
+COUNT_ALL_DEAD = _count_all("COUNT_ALL_DEAD", by_namespace=False)
+COUNT_ALL_DEAD_IN_NAMESPACE = _count_all("COUNT_ALL_DEAD_IN_NAMESPACE", by_namespace=True)
 
 LIST_EVENT_DEAD_OLDER = _list("LIST_EVENT_DEAD_OLDER", by_namespace=False, older=True, has_work_items=False)
 LIST_EVENT_DEAD_NEWER = _list("LIST_EVENT_DEAD_NEWER", by_namespace=False, older=False, has_work_items=False)
@@ -188,6 +224,10 @@ SEEN_EVENT_DEAD_IN_NAMESPACE_NEWER = _seen(
 )
 COUNT_EVENT_DEAD = _count("COUNT_EVENT_DEAD", by_namespace=False, has_work_items=False)
 COUNT_EVENT_DEAD_IN_NAMESPACE = _count("COUNT_EVENT_DEAD_IN_NAMESPACE", by_namespace=True, has_work_items=False)
+COUNT_ALL_EVENT_DEAD = _count_all("COUNT_ALL_EVENT_DEAD", by_namespace=False, has_work_items=False)
+COUNT_ALL_EVENT_DEAD_IN_NAMESPACE = _count_all(
+    "COUNT_ALL_EVENT_DEAD_IN_NAMESPACE", by_namespace=True, has_work_items=False
+)
 
 #: The search's rows: by Event, whatever their age.
 LIST_DEAD_WORK_OF_EVENTS = Statement(

@@ -80,6 +80,24 @@ COUNT_RECEIPTS_IN_STATE = Statement(
     returns=Returns.ROW,
 )
 
+#: What every full page shows beside its own work, in one round trip.
+COUNT_WAITING_FOR_OPERATORS = Statement(
+    name="COUNT_WAITING_FOR_OPERATORS",
+    text="""
+    SELECT (SELECT COUNT(*)
+              FROM (SELECT 1 AS One
+                      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Dead)
+                     WHERE State = 'dead'
+                     LIMIT %(cap)s) AS capped_dead) AS Dead,
+           (SELECT COUNT(*)
+              FROM (SELECT 1 AS One
+                      FROM _System_ConnectorIngressReceipt FORCE INDEX (IX_Receipt_Ready)
+                     WHERE State = 'quarantined'
+                     LIMIT %(cap)s) AS capped_quarantined) AS Quarantined
+    """,
+    returns=Returns.ROW,
+)
+
 #: Sums only: which process runs where is no operator's business here. A row that names a pack is the fence of a
 #: worker that has a row of its own.
 SUM_RUNNING_PROCESSES = Statement(
