@@ -29,7 +29,6 @@ from integration.catalog.loading import (
 from integration.states import ExecutionClass, WorkType
 from integration.values import canonical_json, digest_text
 
-FORMAT: Final = 1
 MAX_EXPRESSION_CHARACTERS: Final = 512
 DEFAULT_MAX_BODY_BYTES: Final = 256 * 1024
 LARGEST_BODY_BYTES: Final = 4 * 1024 * 1024

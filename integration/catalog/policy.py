@@ -26,6 +26,8 @@ class CatalogRefusalCode(StrEnum):
     INCARNATION_NOT_EMPTY = "incarnation_not_empty"
     #: Source projections need input ranges.
     SOURCE_PROJECTION_UNAVAILABLE = "source_projection_unavailable"
+    #: A lane that stops at its dead head needs claims that look for one.
+    ON_DEAD_BLOCK_UNAVAILABLE = "on_dead_block_unavailable"
     #: Another active pack of the namespace has a live route for the event kind.
     ROUTE_LIVE_ELSEWHERE = "route_live_elsewhere"
     #: Another active pack of the namespace has a webhook of this key.
@@ -128,6 +130,13 @@ def decide_activation(facts: ActivationFacts) -> CatalogRefused | None:  # noqa:
                 code.SOURCE_PROJECTION_UNAVAILABLE,
                 f"Route {route.event} is a source_projection, whose input ranges this build does not have; "
                 "use per_event.",
+                event_kind=route.event,
+            )
+        if route.on_dead == "block":
+            return CatalogRefused(
+                code.ON_DEAD_BLOCK_UNAVAILABLE,
+                f"Route {route.event} wants its lane to stop at a dead item, which this build does not do; "
+                "use on_dead: pass.",
                 event_kind=route.event,
             )
         if route.event in facts.kinds_live_elsewhere:

@@ -98,6 +98,12 @@ def test_activate__a_source_projection__is_refused():
     assert webhooks.rows("CutoverReceipt") == []
 
 
+def test_activate__a_lane_that_would_have_to_stop_at_a_dead_item__is_refused():
+    document = webhooks.variant("demo", ("retry: {max_attempts: 3", "on_dead: block\n    retry: {max_attempts: 3"))
+    assert refusal(document) == "on_dead_block_unavailable"
+    assert {row["Status"] for row in webhooks.rows("PackInstall")} == {"installed"}
+
+
 def test_activate__a_kind_that_another_pack_routes__is_refused():
     webhooks.activate()
     assert refusal(webhooks.variant("demo", ("pack: demo", "pack: second"))) == "route_live_elsewhere"
