@@ -47,8 +47,6 @@ TERMINAL_STATES = frozenset(
     }
 )
 NONTERMINAL_STATES = frozenset(WorkItemState) - TERMINAL_STATES
-#: States whose rows a claim may take.
-CLAIMABLE_STATES = frozenset({WorkItemState.PENDING, WorkItemState.RETRY})
 
 
 class EventStatus(StrEnum):

@@ -87,18 +87,6 @@ LIST_FENCES_OVER = Statement(
     returns=Returns.ROWS,
 )
 
-READ_OWNER_GENERATION = Statement(
-    name="READ_OWNER_GENERATION",
-    text="""
-    SELECT OwnerGeneration, Direction
-      FROM _System_ConnectorCutoverReceipt
-     WHERE PackInstallId = %(pack_install_id)s
-     ORDER BY OwnerGeneration DESC
-     LIMIT 1
-    """,
-    returns=Returns.ROW,
-)
-
 READ_LINEAGE_WORK_ITEM = Statement(
     name="READ_LINEAGE_WORK_ITEM",
     text="""
@@ -137,16 +125,6 @@ READ_REPLAY_EVENT = Statement(
            ReplayOfEventId, PackInstallId, RouteId, RouteVersion, LaneOrdinal
       FROM _System_ConnectorEvent
      WHERE ReplayOfEventId = %(event_id)s
-    """,
-    returns=Returns.ROW,
-)
-
-READ_EVENT_IDENTITY = Statement(
-    name="READ_EVENT_IDENTITY",
-    text="""
-    SELECT EventId, PackInstallId, RouteId, RouteVersion, LaneOrdinal
-      FROM _System_ConnectorEvent
-     WHERE EventId = %(event_id)s
     """,
     returns=Returns.ROW,
 )
