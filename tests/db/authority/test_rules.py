@@ -234,6 +234,7 @@ def test_replay__refuses_a_route_that_is_not_the_confirmed_one():
     assert isinstance(service.replay(ref, actor=MARIA, reason="x", route=1), Replayed)
 
 
+@pytest.mark.evidence("A-32", "K-10")
 @pytest.mark.parametrize(
     "permissions", [frozenset(), frozenset({VIEW_PERMISSION}), frozenset({"integration.view_audit"})]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from integration.states import TERMINAL_STATES, TRANSITIONS, WorkItemState
 from integration.storage import db
 from integration.storage.sql import work_items
-from integration.storage.statements import Statement
+from integration.storage.statements import Statement, all_statements
 from tests.support.work import change, event_row, item_row
 
 pytestmark = pytest.mark.django_db
@@ -89,6 +90,17 @@ def test_cases__cover_every_transition_that_the_kernel_makes():
     assert claims == {move.source for move in TRANSITIONS if move.name == "claim"}
 
 
+def test_cases__are_all_statements_that_move_a_work_item():
+    moving = {
+        statement.name
+        for _, _, statement in all_statements()
+        if re.search(r"UPDATE _System_Connector(WorkItem|Event e)\b", statement.text)
+        and re.search(r"\bSET\b.*?\bState = .*?\bWHERE\b", statement.text, re.DOTALL)
+    }
+    assert moving == {case.statement.name for case in CASES.values() if case.transition is not None}
+
+
+@pytest.mark.evidence("K-09")
 def test_transitions__none_leaves_a_terminal_state():
     assert [move for move in TRANSITIONS if move.source in TERMINAL_STATES] == []
 

@@ -9,6 +9,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from integration.states import NONTERMINAL_STATES
 from integration.storage.statements import LockRank, Returns, Statement, all_statements
 
 #: Which rank a table's rows have. A table that is not here cannot be locked.
@@ -149,6 +150,47 @@ def test_statement__keeps_the_house_rules(module: str, constant: str, statement:
 def test_statements__exist_for_every_lock_of_the_claim_and_the_replay():
     names = {constant for _, constant, _ in STATEMENTS}
     assert {"LOCK_PACK", "LOCK_EVENTS", "LOCK_WORK_ITEMS_OF_EVENT", "LOCK_PROCESS"} <= names
+
+
+TRANSITIONS_OF_CLAIMS = [
+    (constant, statement)
+    for module, constant, statement in STATEMENTS
+    if module == "work_items"
+    and isinstance(parse(statement), exp.Update)
+    and "State = 'processing'\n" in statement.text
+]
+
+
+@pytest.mark.parametrize(
+    ("constant", "statement"), TRANSITIONS_OF_CLAIMS, ids=[name for name, _ in TRANSITIONS_OF_CLAIMS]
+)
+def test_transition_of_a_claimed_row__names_token_and_epoch(constant: str, statement: Statement):
+    """Three leading queues lost work to an owner that had lost its lease, for want of it."""
+    where = statement.text.partition("WHERE")[2]
+    assert "LeaseToken = %(lease_token)s" in where
+    assert "OwnershipEpoch = %(epoch)s" in where
+
+
+def test_transitions_of_claimed_rows__are_all_found():
+    assert {name for name, _ in TRANSITIONS_OF_CLAIMS} == {
+        constant
+        for module, constant, statement in STATEMENTS
+        if module == "work_items" and statement.locks == (LockRank.WORK_ITEM,) and "LeaseToken" in statement.text
+    } - {"LATER_CLAIM"}
+
+
+LISTS_OF_STATES = [
+    (constant, found)
+    for _, constant, statement in STATEMENTS
+    for found in re.findall(r"\bState IN \(('pending'[^)]*)\)", statement.text)
+    if "'blocked'" in found
+]
+
+
+def test_lists_of_states__that_block_a_lane_are_the_nonterminal_ones():
+    assert LISTS_OF_STATES
+    for constant, found in LISTS_OF_STATES:
+        assert set(re.findall(r"'(\w+)'", found)) == NONTERMINAL_STATES, constant
 
 
 def bad(text: LiteralString, **fields: object) -> Statement:
