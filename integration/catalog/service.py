@@ -158,6 +158,9 @@ def _insert_incarnation(tx: Tx, document: PackDocument, installed: InstalledPack
                 "flow_version": str(route.flow.version),
                 "definition": canonical_json(route.model_dump(mode="json")),
                 "created_at": created_at,
+                "status": "swept",
+                "live_key": None,
+                "swept_at": None,
             }
             for route in document.routes
         ],

@@ -11,6 +11,7 @@ from typing import Any, Final
 from integration.catalog.reads import RouteDefinition
 from integration.ingress import crypto
 from integration.ingress.policy import ArmedFence, DerivedEvent
+from integration.states import WorkItemState
 from integration.storage.db import Row
 from integration.storage.locks import LockedPack, LockedReceipt
 from integration.values import new_id
@@ -65,6 +66,8 @@ def event_row(context: AdmissionContext, receipt: LockedReceipt, event: DerivedE
         "payload_hash": hashlib.sha256(event.payload).hexdigest(),
         "occurred_at": event.occurred_at,
         "received_at": receipt.row["ReceivedAt"],
+        "execution_owner": "event",
+        "status": "pending",
     }
 
 
@@ -90,6 +93,9 @@ def work_item_row(context: AdmissionContext, event: DerivedEvent, stored: Row) -
     return {
         **shared,
         "work_id": new_id(),
+        "state": WorkItemState.PENDING.value,
+        "attempt": 0,
+        "ownership_epoch": 0,
         "work_family": WORK_FAMILY,
         "subject_kind": SUBJECT_KIND,
         "subject_id": stored["event_id"],

@@ -44,7 +44,7 @@ READ_EVENT_FOR_EXECUTION = Statement(
     returns=Returns.ROW,
 )
 
-# Every value is a parameter, so that the driver sends the batch as one statement.
+# Every value is a parameter: with anything else among them the driver sends the batch row by row.
 INSERT_EVENTS = Statement(
     name="INSERT_EVENTS",
     text="""
@@ -55,7 +55,8 @@ INSERT_EVENTS = Statement(
     VALUES (%(event_id)s, %(org_id)s, %(namespace)s, %(pack_install_id)s, %(route_id)s, %(route_version)s,
             %(route_snapshot)s, %(provider)s, %(event_kind)s, %(work_type)s, %(source_lane)s, %(target_lane)s,
             %(lane_ordinal)s, %(idempotency_key)s, %(delivery_id)s, %(delivery_sequence)s, %(receipt_id)s,
-            %(receipt_index)s, %(payload)s, %(payload_hash)s, %(occurred_at)s, %(received_at)s, 'event', 'pending')
+            %(receipt_index)s, %(payload)s, %(payload_hash)s, %(occurred_at)s, %(received_at)s, %(execution_owner)s,
+            %(status)s)
     """,
     returns=Returns.COUNT,
     holds=LockRank.PACK,

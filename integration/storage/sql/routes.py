@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from integration.storage.statements import LockRank, Returns, Statement
 
+# Every value is a parameter: with anything else among them the driver sends the batch row by row.
 INSERT_ROUTES = Statement(
     name="INSERT_ROUTES",
     text="""
@@ -11,7 +12,8 @@ INSERT_ROUTES = Statement(
            (RouteId, PackInstallId, EventKind, RouteVersion, Provider, WorkType, ExecutionClass, FlowName, FlowVersion,
             Status, LiveKey, Definition, CreatedAt, SweptAt)
     VALUES (%(route_id)s, %(pack_install_id)s, %(event_kind)s, %(route_version)s, %(provider)s, %(work_type)s,
-            %(execution_class)s, %(flow_name)s, %(flow_version)s, 'swept', NULL, %(definition)s, %(created_at)s, NULL)
+            %(execution_class)s, %(flow_name)s, %(flow_version)s, %(status)s, %(live_key)s, %(definition)s,
+            %(created_at)s, %(swept_at)s)
     """,
     returns=Returns.COUNT,
     holds=LockRank.NAMESPACE,

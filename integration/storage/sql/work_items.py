@@ -351,7 +351,7 @@ FIND_UNFINISHED_WORK = Statement(
     returns=Returns.ROW,
 )
 
-# Every value is a parameter, so that the driver sends the batch as one statement.
+# Every value is a parameter: with anything else among them the driver sends the batch row by row.
 INSERT_WORK_ITEMS = Statement(
     name="INSERT_WORK_ITEMS",
     text="""
@@ -364,8 +364,8 @@ INSERT_WORK_ITEMS = Statement(
             %(namespace)s, %(pack_install_id)s, %(route_id)s, %(route_version)s, %(flow_name)s, %(flow_version)s,
             %(companion_pack_name)s, %(companion_pack_version)s, %(event_kind)s, %(catalog_revision)s,
             %(catalog_digest)s, %(payload_schema_version)s, %(engine_capability)s, %(queue_class)s, %(source_lane)s,
-            %(target_lane)s, %(lane_ordinal)s, 'pending', %(now)s, 0, %(max_attempts)s, 0, %(owner_generation)s,
-            %(now)s, %(now)s)
+            %(target_lane)s, %(lane_ordinal)s, %(state)s, %(now)s, %(attempt)s, %(max_attempts)s, %(ownership_epoch)s,
+            %(owner_generation)s, %(now)s, %(now)s)
     """,
     returns=Returns.COUNT,
     holds=LockRank.PACK,
