@@ -117,7 +117,7 @@ def _run(claim: Claim) -> Verdict:
         except flows.FlowUnknown:
             # Another build of the worker may know it.
             return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_UNKNOWN)
-        except (errors.IntegrationError, ValueError):
+        except (errors.IntegrationError, ValueError, RecursionError):
             return Verdict(ended=Ended.RETRY, failure=FailureClass.PAYLOAD_UNREADABLE)
         context = flows.FlowContext(
             work_id=item.work_id,
@@ -147,7 +147,8 @@ def _call(function: flows.Flow, context: flows.FlowContext) -> Verdict:
         return Verdict(ended=Ended.BURY, failure=FailureClass.FLOW_REJECTED)
     except flows.FlowRetry as asked:
         return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_RETRY, after_seconds=asked.after_seconds)
-    except Exception as error:  # noqa: BLE001 - a flow may raise anything, and its text may quote the payload
+    except BaseException as error:  # noqa: BLE001 - a flow may raise anything, and its text may quote the payload
+        # Also an exit or a cancelled task: neither may end the worker, which has other flows. Signals go elsewhere.
         log.warning("work.flow_failed", error=type(error).__name__)
         return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_ERROR)
     return Verdict(ended=Ended.COMPLETE)

@@ -7,6 +7,7 @@ that is tried again by the route's policy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -34,9 +35,15 @@ class FlowRetry(Exception):
         Args:
             message: For the flow's own tests; it is stored nowhere.
             after_seconds: When, at the earliest; the route's policy decides when it is absent.
+
+        Raises:
+            TypeError: The wait is not a number.
+            ValueError: The wait is not a number.
         """
         super().__init__(message)
-        self.after_seconds = after_seconds
+        self.after_seconds = None if after_seconds is None else float(after_seconds)
+        if self.after_seconds is not None and math.isnan(self.after_seconds):
+            raise ValueError
 
 
 class FlowUnknown(IntegrationError):

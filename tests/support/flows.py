@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+import sys
 import time
 from pathlib import Path
 
@@ -44,3 +47,9 @@ def end(context: FlowContext) -> None:
             raise FlowRetry("canary-of-the-flow", after_seconds=120)
         case "fail":
             raise RuntimeError("canary-of-the-flow", dict(context.payload))
+        case "exit":
+            sys.exit("canary-of-the-flow")
+        case "cancelled":
+            raise asyncio.CancelledError("canary-of-the-flow")
+        case "retry at no time":
+            raise FlowRetry(after_seconds=math.nan)

@@ -31,6 +31,9 @@ def pack(db) -> Pack:
         ("reject", Ended.BURY, ("dead", "flow_rejected")),
         ("retry", Ended.RETRY, ("retry", "flow_retry")),
         ("fail", Ended.RETRY, ("retry", "flow_error")),
+        ("exit", Ended.RETRY, ("retry", "flow_error")),
+        ("cancelled", Ended.RETRY, ("retry", "flow_error")),
+        ("retry at no time", Ended.RETRY, ("retry", "flow_error")),
     ],
 )
 def test_execute__ends_as_the_flow_says(pack, take, end, ended, stored):
@@ -41,7 +44,7 @@ def test_execute__ends_as_the_flow_says(pack, take, end, ended, stored):
 
 
 @pytest.mark.evidence("K-11")
-@pytest.mark.parametrize("end", ["reject", "retry", "fail"])
+@pytest.mark.parametrize("end", ["reject", "retry", "fail", "exit", "cancelled"])
 def test_execute__stores_and_logs_nothing_that_the_flow_says(pack, take, caplog, end):
     caplog.set_level(logging.DEBUG)
     claim = take(pack.admit(payload={"end": end, "secret": CANARY})[0])
@@ -83,12 +86,12 @@ def test_execute__of_an_unknown_flow_leaves_it_for_a_build_that_knows_it(pack, t
     assert item_row(claim.work_id)["FailureClass"] == FailureClass.FLOW_UNKNOWN
 
 
-@pytest.mark.parametrize("kind", ["other row", "not json", "not an object"])
+@pytest.mark.parametrize("kind", ["other row", "not json", "not an object", "too deep"])
 def test_execute__of_a_payload_that_does_not_open_retries(pack, take, kind):
     (work_id,) = pack.admit(payload={"end": "succeed"})
     event_id = item_row(work_id)["EventId"]
     place = row_aad(SealedColumn.EVENT_PAYLOAD, "another" if kind == "other row" else event_id)
-    text = {"other row": b"{}", "not json": b"{", "not an object": b"[1]"}[kind]
+    text = {"other row": b"{}", "not json": b"{", "not an object": b"[1]", "too deep": b"[" * 5000}[kind]
     change("UPDATE _System_ConnectorEvent SET Payload = %s", seal(text, place))
     claim = take(work_id)
     assert execute(claim) is Ended.RETRY
