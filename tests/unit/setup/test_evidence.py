@@ -10,10 +10,11 @@ import pytest
 from django.core.management import CommandError, call_command
 
 STATEMENTS = "id\tsource\tneeds\tstatement\nA-1\tx.md\tmaria,tidb\tfirst\nA-2\tx.md\tmaria,tidb\tsecond\n"
+PROCESSES = "A-3\tx.md\tmaria,tidb,processes\tthird\n"
 
 
-def result(ids: list[str], outcome: str) -> str:
-    return json.dumps({"test": "t", "ids": ids, "outcome": outcome, "database": "x"}) + "\n"
+def result(ids: list[str], outcome: str, test: str = "tests/unit/test_t.py::t") -> str:
+    return json.dumps({"test": test, "ids": ids, "outcome": outcome, "database": "x"}) + "\n"
 
 
 @pytest.fixture
@@ -58,6 +59,16 @@ def test_evidence__one_test_that_did_not_pass_fails_the_statement(evidence, orde
 
 def test_evidence__a_skipped_proof_is_no_proof(evidence):
     assert "A-1\tmariadb=failed" in evidence(result(["A-1"], "skipped"), "")
+
+
+@pytest.mark.parametrize(
+    ("test", "verdict"), [("tests/concurrency/work/test_x.py::test_y", "proved"), ("tests/db/test_x.py::y", "missing")]
+)
+def test_evidence__a_statement_about_processes_is_proved_by_processes(
+    evidence, tmp_path: Path, test: str, verdict: str
+):
+    (tmp_path / "statements.tsv").write_text(STATEMENTS + PROCESSES)
+    assert f"A-3\tmariadb={verdict}" in evidence(result(["A-3"], "passed", test), "")
 
 
 def test_evidence__a_lost_statement_is_an_error(evidence):
