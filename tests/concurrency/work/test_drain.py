@@ -23,7 +23,6 @@ def own_rows() -> list[dict]:
     return query("SELECT * FROM _System_ConnectorClaimProcess ORDER BY ProcessId")
 
 
-@pytest.mark.evidence("K-08")
 def test_worker__on_sigterm_finishes_what_runs_and_claims_no_more(database_url, tmp_path):
     gate = tmp_path / "gate"
     pack = Pack(flow="tests.hold")
@@ -46,7 +45,6 @@ def test_worker__on_sigterm_finishes_what_runs_and_claims_no_more(database_url, 
     assert all(row["StoppedAt"] for row in rows)
 
 
-@pytest.mark.evidence("K-08")
 def test_worker__whose_flow_outlasts_the_drain_stops_and_leaves_the_lease(database_url, tmp_path):
     gate = tmp_path / "gate"
     (held,) = Pack(flow="tests.hold").admit(payload={"file": str(gate)})

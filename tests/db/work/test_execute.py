@@ -105,7 +105,6 @@ def test_execute__of_a_cancelled_item_does_not_run_the_flow(pack, take):
     assert item_row(work_id)["FailureCount"] == 0
 
 
-@pytest.mark.evidence("K-02")
 def test_execute__of_a_claim_that_was_reaped_meanwhile_stores_nothing(pack, process, take):
     claim = take(pack.admit(payload={"end": "succeed"})[0])
     expire_lease(claim.work_id)

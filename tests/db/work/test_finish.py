@@ -149,7 +149,6 @@ def test_reap__by_a_fenced_process_takes_nothing(pack, process, take):
     assert item_row(claim.work_id) == before
 
 
-@pytest.mark.evidence("K-02")
 @pytest.mark.parametrize("name", [*ENDINGS, "acknowledge_cancel"])
 def test_end__by_a_claimant_whose_item_was_reclaimed_is_refused(pack, process, take, name):
     stale = take(pack.admit()[0])
@@ -168,7 +167,6 @@ def test_end__by_a_claimant_whose_item_was_reclaimed_is_refused(pack, process, t
     assert finish.complete(live) is Ended.COMPLETE
 
 
-@pytest.mark.evidence("K-02")
 def test_renew__extends_a_live_lease_only(pack, take):
     claim = take(pack.admit()[0])
     expire_lease(claim.work_id)

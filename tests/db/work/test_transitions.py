@@ -135,7 +135,6 @@ def test_statement__makes_the_transitions_of_the_table_and_no_other(pack, name, 
         assert (after["LeaseToken"] is not None) == (target is WorkItemState.PROCESSING)
 
 
-@pytest.mark.evidence("K-02")
 @pytest.mark.parametrize("wrong", [{"lease_token": "another"}, {"epoch": EPOCH - 1}, {"epoch": EPOCH + 1}])
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.params.get("lease_token") == TOKEN])
 def test_statement__with_another_token_or_epoch_changes_nothing(pack, name, wrong):
