@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.support.processes import race
-from tests.support.work import Pack, query
+from tests.support.work import Pack, change, query
 
 pytestmark = pytest.mark.django_db(transaction=True)
 RACERS = "tests.concurrency.work.racers:claim_every_row"
@@ -32,6 +32,21 @@ def test_claim__of_one_row_by_many_processes_has_one_winner(database_url, count,
     ]
     owners = query("SELECT DISTINCT ExecutionOwner FROM _System_ConnectorEvent")
     assert owners == [{"ExecutionOwner": "work_item"}]
+
+
+@pytest.mark.evidence("K-01")
+def test_later_claim__of_one_row_by_many_processes_has_one_winner(database_url):
+    ids = Pack().admit(40)
+    change("UPDATE _System_ConnectorWorkItem SET State = 'retry', Attempt = 1, OwnershipEpoch = 1")
+    change("UPDATE _System_ConnectorEvent SET ExecutionOwner = 'work_item'")
+
+    winners = race_for(40, 6, database_url)
+
+    assert winners == Counter(ids)
+    rows = query("SELECT State, Attempt, OwnershipEpoch FROM _System_ConnectorWorkItem")
+    assert [(row["State"], row["Attempt"], row["OwnershipEpoch"]) for row in rows] == [("processing", 2, 2)] * 40
+    attempts = query("SELECT WorkId FROM _System_ConnectorExecutionAttempt WHERE Attempt = 2")
+    assert {row["WorkId"] for row in attempts} == set(ids)
 
 
 def test_claim__without_its_guards_has_several_winners(database_url):
