@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
+from django.utils import timezone
 
 from integration.states import WorkType
 
@@ -25,12 +27,24 @@ class Filter(forms.Form):
             yield (
                 name,
                 str(field.label or name),
-                f"{shown:%Y-%m-%d %H:%M}" if hasattr(shown, "hour") else str(shown),
+                f"{timezone.localtime(shown):%Y-%m-%d %H:%M}" if isinstance(shown, datetime) else str(shown),
             )
 
 
 def _text(label: str, length: int = 255) -> forms.CharField:
     return forms.CharField(label=label, required=False, max_length=length, strip=True)
+
+
+class Moment(forms.DateTimeField):
+    """A time in the page's zone, given on in UTC."""
+
+    def clean(self, value: Any) -> datetime | None:
+        """Return the aware moment; one that UTC cannot name is not valid."""
+        moment: datetime | None = super().clean(value)
+        try:
+            return moment and moment.astimezone(UTC)
+        except OverflowError as error:
+            raise forms.ValidationError(self.error_messages["invalid"], code="invalid") from error
 
 
 class DeadFilter(Filter):
@@ -61,12 +75,12 @@ class DeadFilter(Filter):
     )
     attempts = forms.IntegerField(label="Attempts, at least", required=False, min_value=0, max_value=10_000)
     source_lane = _text("Source lane")
-    died_after = forms.DateTimeField(
+    died_after = Moment(
         label="Died from",
         required=False,
         widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),
     )
-    died_before = forms.DateTimeField(
+    died_before = Moment(
         label="Died before",
         required=False,
         widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),

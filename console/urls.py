@@ -30,6 +30,7 @@ if "ingress" in settings.LOCKHOUSE_SURFACES:
 
 if "console" in settings.LOCKHOUSE_SURFACES:
     urlpatterns += [
+        path("favicon.ico", session.favicon, name="favicon"),
         path("sign-in/", session.sign_in, name="sign-in"),
         path("sign-out/", session.sign_out, name="sign-out"),
         path("", overview.show, name="overview"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Q
@@ -83,7 +83,8 @@ def _parse(cursor: str) -> tuple[datetime, str]:
         at = datetime.fromisoformat(moment)
         if cursor[0] not in "<>" or at.tzinfo is None or len(entry_id) > 36:
             raise ValueError(cursor)  # noqa: TRY301 - one message for every fault of a cursor
-    except ValueError as error:
+        at = at.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         message = "The page's cursor is not one of this list."
         raise InvalidInput(message) from error
     return at, entry_id

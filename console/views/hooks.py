@@ -195,6 +195,8 @@ def _read_body(request: HttpRequest, limit_bytes: int) -> bytes:
             wanted -= len(part)
     except (OSError, UnreadablePostError):
         raise _Rejected(Rejection.BODY_INCOMPLETE, "read") from None
+    except Exception:  # noqa: BLE001 - the server has errors of its own for what are no chunks
+        raise _Rejected(Rejection.BODY_INCOMPLETE, "chunks") from None
     body = parts[0] if len(parts) == 1 else b"".join(parts)
     if len(body) > limit_bytes:
         raise _Rejected(Rejection.TOO_LARGE, "read")

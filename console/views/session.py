@@ -9,8 +9,9 @@ from django.contrib.auth import logout
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.templatetags.static import static
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.middleware import STARTED_KEY
 from console.permissions import SIGNED_IN, requires
@@ -27,6 +28,12 @@ class SignIn(LoginView):
         response = super().form_valid(form)
         self.request.session[STARTED_KEY] = int(time.time())
         return response
+
+
+@require_safe
+def favicon(request: HttpRequest) -> HttpResponse:
+    """Send browsers that ask at the old address, as on the account pages, to the logo."""
+    return redirect(static("console/logo.svg"))
 
 
 @never_cache

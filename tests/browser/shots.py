@@ -40,10 +40,18 @@ def _audit(
     )
 
 
+def _fenced() -> str:
+    fenced = Installation(namespace="beta-success", pack_name="crm-sync", kind="account.merged")
+    fenced.fence("account.merged")
+    for minutes in (31, 47, 95):
+        fenced.work(ended_ago=timedelta(minutes=minutes), SourceLane=f"account:{4000 + minutes}")
+    return fenced.work(ended_ago=timedelta(minutes=16), SourceLane="account:4711")
+
+
 def _fill(installation: Installation) -> dict[str, str]:
     refs = {
         "dead": installation.work(),
-        "refused": installation.work(SourceLane="blocked"),
+        "refused": _fenced(),
     }
     for minutes in range(2, 60):
         installation.work(ended_ago=timedelta(minutes=minutes * 11))
@@ -51,7 +59,6 @@ def _fill(installation: Installation) -> dict[str, str]:
         installation.work("succeeded", ended_ago=timedelta(minutes=minutes * 13), Attempt=1)
     for state in ("pending", "pending", "processing", "retry", "retry"):
         installation.work(state, Attempt=0 if state == "pending" else 2)
-    refs["long"] = installation.work(SourceLane=LONG[:250], ended_ago=timedelta(seconds=20))
     refs["replayed"] = installation.work(ReplayedAt=installation.now, ended_ago=timedelta(minutes=5))
     refs["child"] = installation.work(
         "succeeded",
@@ -92,6 +99,13 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
         "dlq-filtered",
         "/dlq/?namespace=acme-sales&event_kind=prospect.updated&replayed=no",
     )
+    page = open_page("/dlq/", width=1280, height=800, scheme=scheme)
+    page.wait_for_function("document.fonts.ready.then(() => true)")
+    page.screenshot(path=FOLDER / f"readme-dead-letters-{scheme}.png")
+    page.goto(page.url.replace("/dlq/", f"/dlq/{refs['refused']}/"))
+    page.screenshot(path=FOLDER / f"readme-plan-{scheme}.png")
+    page.context.close()
+    refs["long"] = installation.work(SourceLane=LONG[:250], ended_ago=timedelta(seconds=20))
     for name in ("dead", "refused", "long", "replayed"):
         shot(f"detail-{name}", f"/dlq/{refs[name]}/")
     shot("replay", f"/dlq/{refs['dead']}/replay")

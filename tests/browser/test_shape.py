@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings
 from playwright.sync_api import Page
 
+from console.models import User
 from tests.support.rows import Installation
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -116,3 +117,14 @@ def test_shape__nothing_is_stored_of_a_page_that_was_left(
     page.goto(page.url.replace("/dlq/", "/work/"))
     stored = page.evaluate("JSON.stringify([Object.keys(localStorage), Object.keys(sessionStorage)])")
     assert "htmx-history-cache" not in stored
+
+
+def test_shape__the_account_pages_keep_to_the_policy_too(
+    open_page: Callable[..., Page], installation: Installation, operator: User
+) -> None:
+    User.objects.filter(pk=operator.pk).update(is_staff=True, is_superuser=True)
+    page = open_page("/admin/")
+    base = page.url.removesuffix("/admin/")
+    for path in ("/admin/console/user/", f"/admin/console/user/{operator.pk}/change/", "/admin/auth/group/"):
+        page.goto(base + path)
+        assert page.title().endswith("Lockhouse accounts")

@@ -32,6 +32,7 @@ PATHS = [
     "/receipts/{receipt}/",
     "/audit/",
     "/metrics",
+    "/favicon.ico",
     "/healthz",
     "/readyz",
     "/no-such-page",
