@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from integration.errors import InvalidInput, NotFound
@@ -135,9 +135,11 @@ def _parse(cursor: str) -> dict[str, Any]:
     parts = cursor.split("~", 2)
     try:
         moment = datetime.fromisoformat(parts[0])
-        if len(parts) != 3 or moment.tzinfo is None or len(cursor) > 300:
+        # An id's column is ASCII; MariaDB refuses to compare it with anything else.
+        if len(parts) != 3 or moment.tzinfo is None or len(cursor) > 300 or not parts[1].isascii():
             raise ValueError(cursor)  # noqa: TRY301 - one message for every fault of a cursor
-    except ValueError as error:
+        moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         message = "The page's cursor is not one of this list."
         raise InvalidInput(message) from error
     return {"moment": moment, "receipt_id": parts[1], "namespace": parts[2]}

@@ -486,7 +486,8 @@ def _key(state: WorkItemState | None, row: dict[str, Any]) -> str:
 def _parse_cursor(cursor: str | None) -> tuple[bool, tuple[str, ...]]:
     if cursor is None:
         return False, ()
-    if cursor[:1] not in {"<", ">"} or len(cursor) > 200:
+    # The columns are ASCII; MariaDB refuses to compare them with anything else.
+    if cursor[:1] not in {"<", ">"} or len(cursor) > 200 or not cursor.isascii():
         message = "The page's cursor is not one of this list."
         raise InvalidInput(message)
     return cursor[0] == "<", tuple(cursor[1:].split("~"))
@@ -497,7 +498,8 @@ def _moment(key: tuple[str, ...]) -> datetime:
         moment = datetime.fromisoformat(key[0])
         if moment.tzinfo is None or len(key) < 2:
             raise ValueError(key)  # noqa: TRY301 - one message for every fault of a cursor
-    except ValueError as error:
+        moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         message = "The page's cursor is not one of this list."
         raise InvalidInput(message) from error
     return moment
