@@ -43,6 +43,8 @@ def test_wire__the_raw_bytes_count__however_they_come(database_url: str):
         assert exchange(base, [signed, "Transfer-Encoding: chunked"], chunked(large, 4096)) == 413
         assert exchange(base, [signed, f"Content-Length: {len(large)}"], b"") == 413
         assert exchange(base, [signed, f"Content-Length: {len(body)}"], body[:-5]) == 400
+        for junk in (b"zz\r\nabc\r\n0\r\n\r\n", b"5;\x00\r\nabcde\r\n0\r\n\r\n", b"3\r\nabcdef\r\n0\r\n\r\n"):
+            assert exchange(base, [signed, "Transfer-Encoding: chunked"], junk) == 400
         assert exchange(base, [signed, signed, f"Content-Length: {len(body)}"], body) == 401
         assert exchange(base, [f"Content-Length: {len(body)}"], body) == 401
         underscored = signed.replace("X-Demo-", "X_Demo_")
