@@ -39,9 +39,9 @@ def connect() -> None:
 
 
 def ensure_groups(sender: AppConfig, using: str = "default", **kwargs: Any) -> None:
-    """Create the starting groups and give them what they lack.
+    """Create the starting groups that do not exist, each with its rights.
 
-    Permissions that an administrator added to a group stay; nothing is ever taken away here.
+    A group that exists is left as administrators made it: what they took from it does not come back.
 
     Args:
         sender: The app whose turn it is; only the last one matters.
@@ -60,8 +60,9 @@ def ensure_groups(sender: AppConfig, using: str = "default", **kwargs: Any) -> N
         )
     }
     for name, keys in GROUPS.items():
-        group, _ = Group.objects.using(using).get_or_create(name=name)
-        group.permissions.add(*[known[key] for key in keys if key in known])
+        group, is_new = Group.objects.using(using).get_or_create(name=name)
+        if is_new:
+            group.permissions.add(*[known[key] for key in keys if key in known])
     # The starting rights are the program's own and are told by its version, not by the trail.
     m2m_changed.connect(_tell_rights, sender=Group.permissions.through, dispatch_uid="console.rights.Group_permissions")
 

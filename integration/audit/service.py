@@ -18,7 +18,7 @@ from integration.storage import db
 from integration.storage.db import Row, Tx
 from integration.storage.locks import LockedPack
 from integration.storage.sql import audit
-from integration.values import canonical_json, new_id
+from integration.values import Actor, canonical_json, new_id
 
 _MAX_TRIES: Final = 20
 
@@ -53,14 +53,21 @@ def record_alone(fact: AuditFact, *, using: str = "default") -> str:
 
     Locks: none; the unique key of (stream, seq) decides, and the loser appends after the winner.
     """
-    user_id = fact.actor.user_id
-    stream = "actor/system" if user_id is None else f"actor/{user_id}"
+    stream = _stream_of(fact.actor)
     for _ in range(_MAX_TRIES):
         try:
             return db.run(lambda tx: _append(tx, stream, fact), name="audit.record_alone", using=using)
         except IntegrityError:
             continue
     raise errors.Busy
+
+
+def _stream_of(actor: Actor) -> str:
+    """Return whose stream it is: the account's, a stranger's address, or the system's."""
+    if actor.user_id is not None:
+        return f"actor/{actor.user_id}"
+    # Whoever guesses at sign-in contends with his own address alone.
+    return f"address/{actor.remote_addr}" if actor.remote_addr else "actor/system"
 
 
 def _append(tx: Tx, stream: str, fact: AuditFact) -> str:

@@ -99,3 +99,67 @@ def test_audit__an_entry_cannot_be_changed_or_removed() -> None:
         with pytest.raises(AuditImmutable):
             attempt()
     assert "" == AuditEntry.objects.get().reason
+
+
+@pytest.fixture
+def manager() -> User:
+    """Return an account of the group Admin: manages accounts, and is no superuser."""
+    user = User.objects.create_user("mia", password="x-long-enough-1", is_staff=True)
+    user.groups.add(Group.objects.get(name="Admin"))
+    return user
+
+
+def form_of(user: User, **changes: Any) -> dict[str, Any]:
+    return {
+        "username": user.username,
+        "is_active": "on",
+        "date_joined_0": "2026-11-29",
+        "date_joined_1": "12:00:00",
+        **changes,
+    }
+
+
+@pytest.mark.django_db
+@pytest.mark.evidence("A-32")
+def test_admin__does_not_let_a_manager_make_a_superuser(client: Client, manager: User) -> None:
+    other = User.objects.create_user("bob")
+    client.force_login(manager)
+    changes = {"is_superuser": "on", "is_staff": "on", "user_permissions": ["1"]}
+    response = client.post(f"/admin/console/user/{other.pk}/change/", form_of(other, **changes))
+    other.refresh_from_db()
+    assert response.status_code == 302
+    assert (other.is_staff, other.is_superuser, other.user_permissions.count()) == (True, False, 0)
+
+
+@pytest.mark.django_db
+@pytest.mark.evidence("A-32")
+@pytest.mark.parametrize("whose", ["own", "superuser"])
+@pytest.mark.parametrize("page", ["change/", "password/", "delete/"])
+def test_admin__keeps_own_and_superusers_accounts_from_a_manager(
+    client: Client, manager: User, whose: str, page: str
+) -> None:
+    account = manager if whose == "own" else User.objects.create_superuser("root", password="x-long-enough-1")
+    client.force_login(manager)
+    before = User.objects.filter(pk=account.pk).values().get()
+    form = form_of(account, is_superuser="on", password1="another-long-1", password2="another-long-1", post="yes")
+    assert client.post(f"/admin/console/user/{account.pk}/{page}", form).status_code == 403
+    after = User.objects.filter(pk=account.pk).values().get()
+    assert before == after
+
+
+@pytest.mark.django_db
+@pytest.mark.evidence("A-32")
+def test_admin__does_not_let_a_manager_add_rights_to_an_own_group(client: Client, manager: User) -> None:
+    group = Group.objects.get(name="Admin")
+    client.force_login(manager)
+    held = set(group.permissions.values_list("pk", flat=True))
+    response = client.post(f"/admin/auth/group/{group.pk}/change/", {"name": "Admin", "permissions": ["1"]})
+    assert response.status_code == 403
+    assert set(group.permissions.values_list("pk", flat=True)) == held
+
+
+@pytest.mark.django_db
+def test_groups__keep_what_an_administrator_took_away() -> None:
+    Group.objects.get(name="Replayer").permissions.clear()
+    call_command("migrate", verbosity=0)
+    assert Group.objects.get(name="Replayer").permissions.count() == 0
