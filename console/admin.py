@@ -16,7 +16,7 @@ SUPERUSER_FIELDS = ("is_superuser", "user_permissions")
 
 
 @admin.register(User)
-class OperatorAdmin(UserAdmin):  # type: ignore[type-arg] - generic in the stubs alone
+class OperatorAdmin(UserAdmin):  # type: ignore[type-arg]  # generic in the stubs alone
     """Accounts. Whoever may change accounts gives others the groups that exist, and himself nothing.
 
     Rule: A-32.

@@ -9,6 +9,8 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 
+from integration.authority.requests import check_reason
+from integration.errors import InvalidInput
 from integration.states import WorkType
 
 REASON_MAX = 500
@@ -135,4 +137,7 @@ class ReplayForm(forms.Form):
 
     def clean_reason(self) -> str:
         """Return the reason on one line, as the trail keeps it."""
-        return " ".join(str(self.cleaned_data["reason"]).split())
+        try:
+            return check_reason(" ".join(str(self.cleaned_data["reason"]).split()))
+        except InvalidInput as error:
+            raise forms.ValidationError(error.operator_message(), code="invalid") from error

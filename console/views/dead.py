@@ -17,7 +17,7 @@ from console.paging import neighbour, without
 from console.permissions import REPLAY, VIEW, requires
 from integration.authority import reads, service
 from integration.authority.values import Ref
-from integration.work.reads import namespaces
+from integration.work.figures import namespaces
 
 PAGE_ROWS = 50
 #: The two halves of the list that an operator switches between most.

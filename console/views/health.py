@@ -18,7 +18,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from console.permissions import VIEW
 from integration.errors import IntegrationError
 from integration.states import ReceiptState, WorkItemState
-from integration.work import reads
+from integration.work import figures
 
 #: Counting for a scrape stops here; the gauge then stands at the cap.
 METRICS_CAP = 10_000
@@ -36,7 +36,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 when the database answers, 503 otherwise; never says why."""
     try:
-        ready = reads.answers()
+        ready = figures.answers()
     except (DatabaseError, IntegrationError):
         ready = False
     return HttpResponse(
@@ -63,7 +63,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         registry=registry,
     )
     for state in WorkItemState:
-        work.labels(state=str(state)).set(reads.count_in_state(state, cap=METRICS_CAP).value)
+        work.labels(state=str(state)).set(figures.count_in_state(state, cap=METRICS_CAP).value)
     receipts = Gauge(
         "lockhouse_receipts",
         f"Waiting receipts by state, counted up to {METRICS_CAP}.",
@@ -71,12 +71,12 @@ def metrics(request: HttpRequest) -> HttpResponse:
         registry=registry,
     )
     for waiting in (ReceiptState.RECEIVED, ReceiptState.QUARANTINED):
-        receipts.labels(state=str(waiting)).set(reads.count_receipts(waiting, cap=METRICS_CAP).value)
+        receipts.labels(state=str(waiting)).set(figures.count_receipts(waiting, cap=METRICS_CAP).value)
     now = timezone.now()
-    workers = reads.workers_alive(now)
+    workers = figures.workers_alive(now)
     Gauge("lockhouse_workers_alive", "Claim processes heard of lately.", registry=registry).set(workers.alive)
     Gauge("lockhouse_claims_in_flight", "Executions running now.", registry=registry).set(workers.in_flight)
-    oldest = reads.oldest_due_at()
+    oldest = figures.oldest_due_at()
     Gauge(
         "lockhouse_oldest_due_seconds",
         "How long the longest waiting due WorkItem waits.",

@@ -11,7 +11,7 @@ from console.charts import hour_chart
 from console.models import AuditEntry
 from console.permissions import VIEW, requires
 from integration.states import ReceiptState, WorkItemState
-from integration.work import reads
+from integration.work import figures
 
 #: The states worth a line of their own, in the order in which an operator meets them.
 QUEUE_STATES = (
@@ -27,19 +27,19 @@ QUEUE_STATES = (
 def show(request: HttpRequest) -> HttpResponse:
     """Show the state of the whole installation; a fragment refreshes the figures alone."""
     now = timezone.now()
-    hours = reads.hours(now)
+    hours = figures.hours(now)
     context = {
         "section": "overview",
-        "dead": reads.count_in_state(WorkItemState.DEAD),
-        "oldest_dead_at": reads.oldest_dead_at(),
-        "queue": [(state, reads.count_in_state(state)) for state in QUEUE_STATES],
-        "oldest_due_at": reads.oldest_due_at(),
-        "workers": reads.workers_alive(now),
-        "received": reads.count_receipts(ReceiptState.RECEIVED),
-        "quarantined": reads.count_receipts(ReceiptState.QUARANTINED),
-        "fences": reads.armed_fences(),
+        "dead": figures.count_in_state(WorkItemState.DEAD),
+        "oldest_dead_at": figures.oldest_dead_at(),
+        "queue": [(state, figures.count_in_state(state)) for state in QUEUE_STATES],
+        "oldest_due_at": figures.oldest_due_at(),
+        "workers": figures.workers_alive(now),
+        "received": figures.count_receipts(ReceiptState.RECEIVED),
+        "quarantined": figures.count_receipts(ReceiptState.QUARANTINED),
+        "fences": figures.armed_fences(),
         "hours": hours,
-        "hour_cap": reads.HOUR_CAP,
+        "hour_cap": figures.HOUR_CAP,
         "chart": hour_chart(hours),
         "replays": AuditEntry.objects.filter(action="work_item.replayed", outcome="done").order_by("-at", "-id")[:6],
         "read_at": now,

@@ -6,58 +6,25 @@ and at a hundred million.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from integration.errors import InvalidInput, WorkItemNotFound
 from integration.states import (
     TERMINAL_STATES,
     AttemptOutcome,
-    ReceiptState,
     WorkItemState,
 )
 from integration.storage import db
 from integration.storage.sql import operator_reads as sql
 from integration.storage.statements import Statement
 
-COUNT_CAP: Final = 10_000
-HOUR_CAP: Final = 2_000
-HOURS_SHOWN: Final = 12
-#: A process that has not been heard of for this long does not count as alive.
-ALIVE_SECONDS: Final = 30
 _LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
 _FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _LONG_AGO: Final = datetime(1970, 1, 2, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capped:
-    """A count that stopped at its cap.
-
-    Attributes:
-        value: What was counted, at most the cap.
-        capped: There are more.
-    """
-
-    value: int
-    capped: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingForOperators:
-    """What calls for an operator.
-
-    Attributes:
-        dead: Dead WorkItems.
-        quarantined: Receipts that cannot become work.
-    """
-
-    dead: Capped
-    quarantined: Capped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,204 +98,6 @@ class WorkDetail:
     attempts: tuple[AttemptRow, ...]
     child_work_id: str | None
     child_state: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hour:
-    """What arrived, ended well and died within one hour."""
-
-    start: datetime
-    arrived: Capped
-    succeeded: Capped
-    died: Capped
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
-    """An armed admission fence: what it stops, since when, by whom."""
-
-    fence_id: str
-    namespace: str
-    scope: str
-    expires_at: datetime | None
-    armed_at: datetime
-    armed_by: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workers:
-    """How many claim processes are alive, as sums."""
-
-    alive: int
-    slots: int
-    in_flight: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What became of a run's webhooks.
-
-    Attributes:
-        ready_receipts: Receipts that are not work yet.
-        states: How many WorkItems stand in each state.
-    """
-
-    ready_receipts: int
-    states: dict[WorkItemState, int]
-
-    @property
-    def unfinished(self) -> int:
-        """How many receipts and WorkItems are still to be worked on."""
-        return self.ready_receipts + sum(count for state, count in self.states.items() if state not in TERMINAL_STATES)
-
-
-def count_in_state(state: WorkItemState, *, cap: int = COUNT_CAP) -> Capped:
-    """Count the WorkItems in a state, up to a cap.
-
-    Args:
-        state: The state.
-        cap: Where counting stops, in rows.
-
-    Returns:
-        The capped count.
-    """
-    return _capped(
-        db.read().fetch_one(sql.COUNT_WORK_IN_STATE, {"state": str(state), "cap": cap + 1}),
-        cap,
-    )
-
-
-def count_receipts(state: ReceiptState, *, cap: int = COUNT_CAP) -> Capped:
-    """Count the receipts in a state, up to a cap."""
-    return _capped(
-        db.read().fetch_one(sql.COUNT_RECEIPTS_IN_STATE, {"state": str(state), "cap": cap + 1}),
-        cap,
-    )
-
-
-def waiting_for_operators(*, cap: int) -> WaitingForOperators:
-    """Count what calls for an operator, in one round trip.
-
-    Args:
-        cap: Where each count stops, in rows.
-
-    Returns:
-        Dead WorkItems and quarantined receipts.
-
-    Locks: none.
-    """
-    row = db.read().fetch_all(sql.COUNT_WAITING_FOR_OPERATORS, {"cap": cap + 1})[0]
-    return WaitingForOperators(
-        dead=_capped({"Found": row["Dead"]}, cap), quarantined=_capped({"Found": row["Quarantined"]}, cap)
-    )
-
-
-def oldest_dead_at() -> datetime | None:
-    """Return when the oldest dead WorkItem died, or None if none is dead."""
-    row = db.read().fetch_one(sql.OLDEST_DEAD)
-    return row["TerminalAt"] if row else None
-
-
-def oldest_due_at() -> datetime | None:
-    """Return since when the longest waiting due WorkItem could have been claimed, or None."""
-    row = db.read().fetch_one(sql.OLDEST_DUE)
-    return row["RunAfter"] if row else None
-
-
-def workers_alive(now: datetime) -> Workers:
-    """Return the sums over the claim processes heard of lately.
-
-    Args:
-        now: The present moment, aware UTC.
-    """
-    row = db.read().fetch_one(sql.SUM_RUNNING_PROCESSES, {"since": now - timedelta(seconds=ALIVE_SECONDS)})
-    found = row or {"Alive": 0, "Slots": 0, "InFlight": 0}
-    return Workers(
-        alive=int(found["Alive"]),
-        slots=int(found["Slots"]),
-        in_flight=int(found["InFlight"]),
-    )
-
-
-def progress_since(namespace: str, moment: datetime) -> Progress:
-    """Return what became of the webhooks that a namespace received since a moment; for a run of known size.
-
-    Args:
-        namespace: The namespace.
-        moment: The start of the run, aware UTC.
-    """
-    reader = db.read()
-    span = {"namespace": namespace, "first_id": _first_id_at(moment)}
-    ready = reader.fetch_one(sql.COUNT_READY_RECEIPTS_SINCE, span)
-    states = reader.fetch_all(sql.COUNT_WORK_SINCE_BY_STATE, span)
-    return Progress(
-        ready_receipts=int(ready["Found"]) if ready else 0,
-        states={WorkItemState(row["State"]): int(row["Found"]) for row in states},
-    )
-
-
-def armed_fences() -> tuple[Fence, ...]:
-    """Return the admission fences that are armed now, newest first, at most fifty."""
-    return tuple(
-        Fence(
-            fence_id=row["FenceId"],
-            namespace=row["Namespace"],
-            scope=row["Scope"],
-            expires_at=row["ExpiresAt"],
-            armed_at=row["ArmedAt"],
-            armed_by=row["ArmedBy"],
-            reason=row["Reason"],
-        )
-        for row in db.read().fetch_all(sql.LIST_ARMED_FENCES)
-    )
-
-
-def namespaces() -> tuple[str, ...]:
-    """Return the first two hundred namespaces by name, for suggestions."""
-    return tuple(row["Namespace"] for row in db.read().fetch_all(sql.LIST_NAMESPACES))
-
-
-def hours(now: datetime, *, count: int = HOURS_SHOWN) -> tuple[Hour, ...]:
-    """Return what arrived, succeeded and died in each of the last hours, oldest first.
-
-    Args:
-        now: The present moment, aware UTC; the last hour is the one that it is in.
-        count: How many hours.
-    """
-    reader = db.read()
-    top = now.replace(minute=0, second=0, microsecond=0)
-    found = []
-    for back in range(count - 1, -1, -1):
-        start = top - timedelta(hours=back)
-        end = start + timedelta(hours=1)
-        span = {"start": start, "end": end, "cap": HOUR_CAP + 1}
-        ids = {
-            "first_id": _first_id_at(start),
-            "end_id": _first_id_at(end),
-            "cap": HOUR_CAP + 1,
-        }
-        found.append(
-            Hour(
-                start=start,
-                arrived=_capped(reader.fetch_one(sql.COUNT_ARRIVED_IN_HOUR, ids), HOUR_CAP),
-                succeeded=_capped(
-                    reader.fetch_one(
-                        sql.COUNT_ENDED_IN_HOUR,
-                        {**span, "state": str(WorkItemState.SUCCEEDED)},
-                    ),
-                    HOUR_CAP,
-                ),
-                died=_capped(
-                    reader.fetch_one(
-                        sql.COUNT_ENDED_IN_HOUR,
-                        {**span, "state": str(WorkItemState.DEAD)},
-                    ),
-                    HOUR_CAP,
-                ),
-            )
-        )
-    return tuple(found)
 
 
 def list_work(*, state: WorkItemState | None, cursor: str | None, limit: int = 50) -> WorkPage:
@@ -412,11 +181,6 @@ def pack_names(ids: Iterable[str]) -> dict[str, PackName]:
         )
         for row in db.read().fetch_all(sql.LIST_PACK_NAMES, {"pack_install_ids": wanted})
     }
-
-
-def answers() -> bool:
-    """Return True when the database answers a statement."""
-    return db.read().fetch_one(sql.ANSWER_ONE) is not None
 
 
 def _attempt(entry: dict[str, Any], item: dict[str, Any]) -> AttemptRow:
@@ -503,13 +267,3 @@ def _moment(key: tuple[str, ...]) -> datetime:
         message = "The page's cursor is not one of this list."
         raise InvalidInput(message) from error
     return moment
-
-
-def _capped(row: dict[str, Any] | None, cap: int) -> Capped:
-    found = int(row["Found"]) if row else 0
-    return Capped(value=min(found, cap), capped=found > cap)
-
-
-def _first_id_at(moment: datetime) -> str:
-    """Return the smallest UUIDv7 of a moment."""
-    return str(uuid.UUID(int=int(moment.timestamp() * 1000) << 80))

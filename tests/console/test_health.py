@@ -6,7 +6,7 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
-from integration.work import reads
+from integration.work import figures
 from tests.support.rows import CANARIES, Installation
 
 
@@ -23,7 +23,7 @@ def test_readyz__says_no_more_than_not_ready(monkeypatch: pytest.MonkeyPatch) ->
     def down() -> bool:
         raise OperationalError(2002, "Can't connect to secret-host")
 
-    monkeypatch.setattr(reads, "answers", down)
+    monkeypatch.setattr(figures, "answers", down)
     response = Client().get("/readyz")
     assert (503, b"not ready\n") == (response.status_code, response.content)
 

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from integration.errors import EXIT_ERROR, IntegrationError
 from integration.packs import demo
 from integration.packs.stages import change_stages
-from integration.work.reads import progress_since
+from integration.work.figures import progress_since
 
 _LINE_SECONDS = 2.0
 
