@@ -258,12 +258,21 @@ class LocalDatabase:
             "--no-defaults",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
-            f"--datadir={draft}",
-            f"--tmpdir={self._temporary}",
+            # The script does not quote the paths that it hands on, so that they must not hold a space.
+            f"--datadir=./{draft.name}",
             *_as_root(),
         ]
+        environment = {**os.environ, "TMPDIR": str(self._temporary)}
         with self._log.open("ab") as log:
-            made = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)  # noqa: S603
+            made = subprocess.run(  # noqa: S603
+                command,
+                cwd=draft.parent,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=False,
+            )
         if made.returncode != 0:
             raise self._start_error("the data directory could not be made")
         # A crash before this line leaves only a draft, which the next start throws away.

@@ -46,6 +46,15 @@ def test_start__listens_on_its_socket_and_nowhere_else(server: LocalDatabase):
     assert server.directory.stat().st_mode & 0o777 == 0o700
 
 
+def test_start__works_in_a_directory_whose_name_a_shell_would_split(tmp_path: Path):
+    server = LocalDatabase(directory=tmp_path / "a b 'é" / "mariadb", extra_options=QUICK, launcher=BOUND_TO_CALLER)
+    try:
+        assert server.start().running
+        assert query(server, "SELECT @@datadir") == [(f"{server.directory / 'data'}/",)]
+    finally:
+        server.stop()
+
+
 def test_start__is_harmless_when_it_runs(server: LocalDatabase):
     first = server.start()
     assert server.start().pid == first.pid
