@@ -108,6 +108,18 @@ class Owner:
     why: Why
 
 
+_ASCII_FILTERS: Final = frozenset({"org", "work_type", "execution_class", "owner"})
+_TEXT_FILTERS: Final = (
+    *sorted(_ASCII_FILTERS),
+    "namespace",
+    "pack",
+    "provider",
+    "event_kind",
+    "source_lane",
+    "search",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadFilters:
     """What a list of dead rows is narrowed to; None means everything.
@@ -152,6 +164,17 @@ class DeadFilters:
             moment = getattr(self, name)
             if moment is not None and moment.tzinfo is None:
                 message = f"{name} needs a time zone."
+                raise errors.InvalidInput(message, field=name)
+        for name in _TEXT_FILTERS:
+            text = getattr(self, name)
+            # MariaDB refuses to compare its ascii columns with anything else; no column holds half a character.
+            is_comparable = text is None or (
+                text.isascii()
+                if name in _ASCII_FILTERS
+                else not any("\ud800" <= character <= "\udfff" for character in text)
+            )
+            if not is_comparable:
+                message = f"{name} holds a character that no row's has."
                 raise errors.InvalidInput(message, field=name)
         if self.owner is not None and self.owner not in {OwnerKind.WORK_ITEM, OwnerKind.EVENT}:
             message = "owner is work_item or event."

@@ -193,6 +193,20 @@ class World:
         }
         return Ref.parse(f"event:{self.event(**{**values, **over})}")
 
+    def outcome(self, ref: Ref, outcome: str) -> None:
+        """Write the legacy outcome receipt of a reconciled WorkItem."""
+        (item,) = rows_of("_System_ConnectorWorkItem", "WorkId = %s", ref.id)
+        insert(
+            "_System_ConnectorLegacyOutcomeReceipt",
+            EventId=item["EventId"],
+            WorkType=item["WorkType"],
+            RollbackFenceId=new_id(),
+            ReceiptVersion=1,
+            Outcome=outcome,
+            Digest="e" * 64,
+            WrittenAt=self.now,
+        )
+
     def fence(self, scope: str = "*", **over: Any) -> str:
         """Arm an admission fence."""
         fence_id = new_id()
@@ -238,11 +252,8 @@ def rows_of(table: str, where: str = "1 = 1", *params: Any) -> list[dict[str, An
 def system_rows() -> dict[str, list[dict[str, Any]]]:
     """Return every row of every system table, to compare a database with itself."""
     with connections["default"].cursor() as cursor:
-        cursor.execute(
-            "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()"
-            " AND TABLE_NAME LIKE '|_System|_%%' ESCAPE '|' ORDER BY TABLE_NAME"
-        )
-        tables = [row[0] for row in cursor.fetchall()]
+        cursor.execute("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()")
+        tables = sorted(row[0] for row in cursor.fetchall() if row[0].lower().startswith("_system_"))
     assert len(tables) >= 16, tables
     return {table: rows_of(table) for table in tables}
 

@@ -80,18 +80,18 @@ _EVENT_KEYS: Final = """SELECT k.EventId AS Id, k.TerminalAt
 _EVENT_KEYS_BY_NAMESPACE: Final = """SELECT k.EventId AS Id, k.TerminalAt
                          FROM _System_ConnectorEvent AS k FORCE INDEX (IX_Event_DeadByNamespace)
                         WHERE k.Namespace = %(namespace)s AND k.Status = '#state'"""
-# Split predicates: a row constructor, or the second half alone, makes both engines read the whole state.
+# Split predicates: a row constructor, or the second half alone, makes both engines read the whole state. The second
+# half need not say "at the same time" again, and must not: TiDB would read two ranges, and a descending scan of two
+# ranges gives rows twice inside a transaction that has written.
 _OLDER: Final = """
                           AND k.TerminalAt <= %(#_upper_at)s
-                          AND (k.TerminalAt < %(#_upper_at)s
-                               OR (k.TerminalAt = %(#_upper_at)s AND #id < %(#_upper_id)s))
+                          AND (k.TerminalAt < %(#_upper_at)s OR #id < %(#_upper_id)s)
                           AND k.TerminalAt >= %(died_after)s AND k.TerminalAt < %(died_before)s
                         ORDER BY k.TerminalAt DESC, #id DESC
                         LIMIT %(#_window)s"""
 _NEWER: Final = """
                           AND k.TerminalAt >= %(#_lower_at)s
-                          AND (k.TerminalAt > %(#_lower_at)s
-                               OR (k.TerminalAt = %(#_lower_at)s AND #id > %(#_lower_id)s))
+                          AND (k.TerminalAt > %(#_lower_at)s OR #id > %(#_lower_id)s)
                           AND k.TerminalAt >= %(died_after)s AND k.TerminalAt < %(died_before)s
                         ORDER BY k.TerminalAt, #id
                         LIMIT %(#_window)s"""
