@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from integration.authority.requests import check_reason
 from integration.errors import InvalidInput
-from integration.states import WorkType
+from integration.states import ExecutionClass, WorkType
 
 REASON_MAX = 500
 
@@ -53,6 +53,7 @@ class DeadFilter(Filter):
     """What narrows the dead letters."""
 
     id = _text("Id or key")
+    org = _text("Org", 36)
     namespace = forms.CharField(
         label="Namespace",
         required=False,
@@ -74,6 +75,11 @@ class DeadFilter(Filter):
         label="Owner",
         required=False,
         choices=[("", "Any"), ("work_item", "WorkItem"), ("event", "Event (legacy)")],
+    )
+    execution_class = forms.ChoiceField(
+        label="Execution class",
+        required=False,
+        choices=[("", "Any"), *((str(kind), str(kind).replace("_", " ")) for kind in ExecutionClass)],
     )
     attempts = forms.IntegerField(label="Attempts, at least", required=False, min_value=0, max_value=10_000)
     source_lane = _text("Source lane")
