@@ -8,6 +8,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
+
+from integration.errors import UnknownState
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def stored(kind: type[E], text: str) -> E:
+    """Return a state as the database holds it.
+
+    Args:
+        kind: The machine's states.
+        text: The column's value.
+
+    Returns:
+        The member.
+
+    Raises:
+        UnknownState: Another build wrote it; names the machine and the value.
+    """
+    try:
+        return kind(text)
+    except ValueError:
+        message = f"The database holds a {kind.__name__} that this build does not know; update the build."
+        raise UnknownState(message, kind=kind.__name__, value=text) from None
 
 
 class WorkItemState(StrEnum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from integration.authority.values import FenceSummary
-from integration.states import EventStatus, ExecutionClass, PackStatus, WorkItemState
+from integration.states import EventStatus, ExecutionClass, PackStatus, WorkItemState, stored
 from integration.storage.db import Reader, Row
 from integration.storage.sql import replay_facts as sql
 
@@ -48,7 +48,7 @@ class EventFacts:
             work_type=row["WorkType"],
             source_lane=row["SourceLane"],
             execution_owner=row["ExecutionOwner"],
-            status=EventStatus(row["Status"]),
+            status=stored(EventStatus, row["Status"]),
             replayed=row["ReplayedAt"] is not None,
         )
 
@@ -70,7 +70,7 @@ class WorkItemFacts:
         return cls(
             work_id=row["WorkId"],
             work_type=row["WorkType"],
-            state=WorkItemState(row["State"]),
+            state=stored(WorkItemState, row["State"]),
             attempt=row["Attempt"],
             is_projection=row["ProjectionKey"] is not None,
             replayed=row["ReplayedAt"] is not None,
@@ -102,7 +102,7 @@ class PackFacts:
             pack_name=row["PackName"],
             pack_version=row["PackVersion"],
             incarnation=row["Incarnation"],
-            status=PackStatus(row["Status"]),
+            status=stored(PackStatus, row["Status"]),
             catalog_revision=row["CatalogRevision"],
             catalog_digest=row["CatalogDigest"],
         )

@@ -11,7 +11,7 @@ from integration.audit.service import record
 from integration.catalog import reads
 from integration.catalog.documents import PackDocument
 from integration.catalog.policy import ActivationFacts, active_key, decide_activation, live_key
-from integration.states import PackStatus
+from integration.states import PackStatus, stored
 from integration.storage import db
 from integration.storage.db import Row, Tx
 from integration.storage.locks import LockedPack, lock_namespace, lock_packs
@@ -139,7 +139,7 @@ def _activation_facts(
         {"live_keys": [live_key(namespace, route.event) for route in document.routes]},
     )
     return ActivationFacts(
-        status=PackStatus(pack.row["Status"]),
+        status=stored(PackStatus, pack.row["Status"]),
         incarnation=pack.row["Incarnation"],
         newest_incarnation=newest_incarnation,
         has_events=tx.fetch_one(events.FIND_EVENT_OF_PACK, {"pack_install_id": pack.pack_install_id}) is not None,

@@ -17,7 +17,7 @@ from integration.catalog.policy import (
     CatalogRefused,
     decide_route_versions,
 )
-from integration.states import PackStatus
+from integration.states import PackStatus, stored
 from integration.storage import db
 from integration.storage.db import Row, Tx
 from integration.storage.locks import lock_namespace
@@ -92,7 +92,7 @@ def _install(tx: Tx, document: PackDocument) -> InstalledPack:
         return InstalledPack(
             pack_install_id=PackInstallId(newest["PackInstallId"]),
             incarnation=newest["Incarnation"],
-            status=PackStatus(newest["Status"]),
+            status=stored(PackStatus, newest["Status"]),
             is_new=False,
             catalog_digest=newest["CatalogDigest"],
         )

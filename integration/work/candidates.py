@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from integration.states import FailureClass, WorkItemState
+from integration.states import FailureClass, WorkItemState, stored
 from integration.storage import db
 from integration.storage.db import Row
 from integration.storage.sql import work_items
@@ -93,7 +93,7 @@ def candidate_from_row(row: Row) -> Candidate:
         source_lane=row["SourceLane"],
         target_lane=row["TargetLane"],
         position=row["LaneOrdinal"] if start is None else start,
-        state=WorkItemState(row["State"]),
+        state=stored(WorkItemState, row["State"]),
         attempt=row["Attempt"],
         max_attempts=row["MaxAttempts"],
         epoch=row["OwnershipEpoch"],

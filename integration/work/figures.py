@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from integration.states import TERMINAL_STATES, ReceiptState, WorkItemState
+from integration.states import TERMINAL_STATES, ReceiptState, WorkItemState, stored
 from integration.storage import db
 from integration.storage.sql import operator_reads as sql
 
@@ -175,7 +175,7 @@ def progress_since(namespace: str, moment: datetime) -> Progress:
     states = reader.fetch_all(sql.COUNT_WORK_SINCE_BY_STATE, span)
     return Progress(
         ready_receipts=int(ready["Found"]) if ready else 0,
-        states={WorkItemState(row["State"]): int(row["Found"]) for row in states},
+        states={stored(WorkItemState, row["State"]): int(row["Found"]) for row in states},
     )
 
 

@@ -16,6 +16,7 @@ from integration.states import (
     TERMINAL_STATES,
     AttemptOutcome,
     WorkItemState,
+    stored,
 )
 from integration.storage import db
 from integration.storage.sql import operator_reads as sql
@@ -207,7 +208,7 @@ def _work_row(row: dict[str, Any], packs: dict[str, PackName]) -> WorkRow:
         pack=packs.get(row["PackInstallId"]),
         event_kind=row["EventKind"],
         source_lane=row["SourceLane"],
-        state=WorkItemState(row["State"]),
+        state=stored(WorkItemState, row["State"]),
         run_after=row["RunAfter"],
         attempt=row["Attempt"],
         max_attempts=row["MaxAttempts"],
