@@ -27,7 +27,8 @@ def check_reason(reason: str) -> str:
         InvalidInput: It is empty, too long, or holds a character that an audit page could not show as it is.
     """
     text = reason.strip()
-    if not text:
+    # Characters without a shape of their own say nothing either.
+    if all(unicodedata.category(character)[0] in "CZ" for character in text):
         message = "A reason is required: say why in 1 to 500 characters."
         raise errors.InvalidInput(message, field="reason", found="nothing")
     if len(text) > REASON_CHARACTERS:

@@ -117,8 +117,10 @@ def test_replay__the_button_of_a_refused_row_is_disabled_with_its_reason(
     assert 'disabled aria-describedby="refused-why"' in text
 
 
-@pytest.mark.parametrize("reason", ["", "   ", "x" * 501])
-def test_replay__needs_a_reason_of_a_sane_length(reason: str, replayer: Client, installation: Installation) -> None:
+@pytest.mark.parametrize(
+    "reason", ["", "   ", "x" * 501, "\u200b\u2060", "\u00ad", "right \u202e to left", "\x1b[31mred"]
+)
+def test_replay__needs_a_reason_that_can_be_read(reason: str, replayer: Client, installation: Installation) -> None:
     ref = installation.work()
     response = _send(replayer, ref, reason=reason)
     assert 422 == response.status_code
