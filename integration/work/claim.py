@@ -10,7 +10,7 @@ from typing import Final
 
 from django.db import IntegrityError
 
-from integration.errors import ConcurrentChange
+from integration.errors import ConcurrentChange, IntegrationError
 from integration.failpoints import failpoint
 from integration.states import AttemptOutcome
 from integration.storage import db
@@ -226,7 +226,13 @@ def _one_by_one(items: Sequence[Candidate], fence: Fence, lease_seconds: int) ->
     claims: list[Claim] = []
     lost = None
     for item in items:
-        single = claim((item,), fence, lease_seconds=lease_seconds)
+        try:
+            single = claim((item,), fence, lease_seconds=lease_seconds)
+        except IntegrationError:
+            if not claims:
+                raise
+            # What was won is live and is run now; the next claim meets the trouble again.
+            break
         claims += single.claims
         lost = single.lost or lost
     return Claimed(claims=tuple(claims), lost=lost)
