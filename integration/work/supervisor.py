@@ -165,12 +165,17 @@ class Supervisor:
         self._stopping.set()
         self._wake.set()
         log.info("worker.draining", in_flight=len(self._live))
+        self._join(sources, deadline)
+        # Only now: what a claim under way still hands over must come before the sign to end.
         for _ in runners:
             self._handed.put(None)
-        for thread in (*sources, *runners):
+        self._join(runners, deadline)
+        return not any(thread.is_alive() for thread in (*sources, *runners)) and not self._live
+
+    def _join(self, threads: list[threading.Thread], deadline: float) -> None:
+        for thread in threads:
             while thread.is_alive() and time.monotonic() < deadline and not self._hurry:
                 thread.join(timeout=0.05)
-        return not any(thread.is_alive() for thread in (*sources, *runners))
 
     def _say_stopped(self) -> None:
         try:
