@@ -53,10 +53,9 @@ def run(server: Server, *, quick: bool, rounds: int) -> Report:
             work.gunicorn("console.wsgi:application", environment) as lockhouse,
             work.gunicorn("console.wsgi:application", peer) as admin,
         ):
-            cookie = _sign_in(lockhouse)
-            pages = _pages(
-                _Cursors(work, environment, server), rows, Browser(lockhouse, cookie), Browser(admin, cookie)
-            )
+            operator = Browser(lockhouse, _sign_in(lockhouse, "operator"))
+            staff = Browser(admin, _sign_in(admin, "admin"))
+            pages = _pages(_Cursors(work, environment, server), rows, operator, staff)
             _measure(report, server, pages, rounds, samples=5 if quick else 20)
     _judge(report, server)
     return report
