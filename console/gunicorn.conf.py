@@ -8,7 +8,8 @@ import tempfile
 from typing import Any
 
 wsgi_app = "console.wsgi:application"
-worker_class = "gthread"
+# Threads, and a client that sends slowly cannot hold one of them for long.
+worker_class = "console.patience.PatientWorker"
 workers = int(os.environ.get("LOCKHOUSE_WEB_PROCESSES", "2"))
 threads = int(os.environ.get("LOCKHOUSE_WEB_THREADS", "8"))
 # A provider waits five seconds; a page that takes longer than this is broken.
