@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand
+from django.db import InterfaceError, OperationalError
 
 from integration import errors
 from integration.authority import reads, service
@@ -79,13 +80,21 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the action; print; map an error to its exit code."""
         try:
-            actor = _actor(options["operator"])
-            code = getattr(self, f"_{options['action']}")(actor, options)
+            code = self._run(options)
         except errors.IntegrationError as error:
             self._fail(error, as_json=options["json"])
             code = error.exit_code
         if code:
             sys.exit(code)
+
+    def _run(self, options: dict[str, Any]) -> int:
+        _check_text(options)
+        try:
+            actor = _actor(options["operator"])
+            return int(getattr(self, f"_{options['action']}")(actor, options))
+        except (OperationalError, InterfaceError):
+            # Plain reads pass the driver's error on, and its text names the server and the account.
+            raise errors.DatabaseUnavailable from None
 
     def _list(self, actor: Actor, options: dict[str, Any]) -> int:
         _demand(actor, VIEW_PERMISSION)
@@ -189,6 +198,14 @@ class Command(BaseCommand):
             self._document({"error": error.code, "message": error.operator_message(), **_plain(error.data_fields)})
         else:
             self.stderr.write(f"{error.code}: {error.operator_message()}")
+
+
+def _check_text(options: Mapping[str, Any]) -> None:
+    """Refuse bytes that are no UTF-8: the shell hands them over as lone surrogates, which no column holds."""
+    for name, value in options.items():
+        if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+            message = f"{name.replace('_', '-')} is not UTF-8 text."
+            raise errors.InvalidInput(message, field=name)
 
 
 def _actor(name: str) -> Actor:

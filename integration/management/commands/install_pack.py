@@ -71,7 +71,7 @@ class Command(BaseCommand):
                 ]
             self.stdout.write(json.dumps(report))
         else:
-            self.stderr.write(error.operator_message())
+            self.stderr.write(f"{error.code}: {error.operator_message()}")
         sys.exit(error.exit_code)
 
 
