@@ -1,0 +1,123 @@
+"""How the databases read the dead-letter list: one range of the dead index, the rest by key."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from integration.authority import reads
+from integration.authority.cursors import START, Place
+from integration.authority.values import DeadFilters
+from integration.storage.db import _adapt
+from integration.storage.sql import dead_letters as sql
+from integration.storage.statements import Statement
+from tests.support.authority import World
+
+pytestmark = pytest.mark.django_db
+PAGED = [
+    value
+    for name, value in sorted(vars(sql).items())
+    if isinstance(value, Statement) and name.startswith(("LIST_DEAD_", "LIST_EVENT_DEAD_", "SEEN_", "COUNT_"))
+    if not name.endswith("_OF_EVENTS")
+]
+DEAD_INDEXES = {"IX_WorkItem_Dead", "IX_WorkItem_DeadByNamespace", "IX_Event_Dead", "IX_Event_DeadByNamespace"}
+TERMINAL_AT_BYTES = 9  # of an index key that reaches TerminalAt: 8 and its null flag
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    for number in range(60):
+        world.work(TerminalAt=world.now - timedelta(seconds=number))
+        world.legacy(TerminalAt=world.now - timedelta(seconds=number))
+    return world
+
+
+def params(world: World, place: Place | None = None) -> dict[str, Any]:
+    values = reads._filter_params(DeadFilters(namespace=world.namespace, event_kind=world.kind))
+    place = place or Place(at=world.now - timedelta(seconds=30), id="01a2")
+    for stream in "dle":
+        values |= reads._start_params(stream, place) | {f"{stream}_window": 8000, f"{stream}_limit": 51}
+    return _adapt(values)
+
+
+def explain(statement: Statement, values: dict[str, Any]) -> list[dict[str, Any]]:
+    with connections["default"].cursor() as cursor:
+        cursor.execute(f"EXPLAIN {statement.text}", values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def test_there_are_statements_of_every_kind():
+    assert len(PAGED) == 24
+
+
+@pytest.mark.parametrize("statement", PAGED, ids=lambda statement: statement.name)
+def test_statement__reads_one_range_of_the_dead_index_and_the_rest_by_key(
+    statement: Statement, world: World, engine: str
+):
+    plan = explain(statement, params(world))
+    if engine == "mariadb":
+        tables = [row for row in plan if row["table"] and not str(row["table"]).startswith("<")]
+        keys = [row for row in tables if row["table"] == "k"]
+        assert keys
+        for row in keys:
+            assert (row["type"], row["key"] in DEAD_INDEXES) == ("range", True), row
+            assert "Using index" in row["Extra"], row
+            assert "filesort" not in row["Extra"], row
+        assert {row["type"] for row in tables if row["table"] != "k"} <= {"eq_ref", "ref", "const", "index_subquery"}, (
+            plan
+        )
+    else:
+        access = [(row["id"].strip("├─└│ "), row["access object"]) for row in plan if row["access object"]]
+        keys = [entry for entry in access if "table:k" in entry[1]]
+        assert keys
+        for operator, where in keys:
+            assert operator.startswith("IndexRangeScan"), plan
+            assert re.search(r"index:(\w+)", where).group(1) in DEAD_INDEXES
+        assert not [entry for entry in access if "FullScan" in entry[0]], plan
+
+
+@pytest.mark.parametrize("statement", [sql.LIST_DEAD_OLDER, sql.LIST_DEAD_NEWER], ids=lambda statement: statement.name)
+def test_statement__reads_from_its_cursor_and_in_index_order(statement: Statement, world: World, engine: str):
+    plan = explain(statement, params(world))
+    if engine == "mariadb":
+        key_lengths = {row["key"]: int(row["key_len"]) for row in plan if row["table"] == "k"}
+        # The state alone would be 34 and 18 bytes: the range reaches the terminal time.
+        assert key_lengths == {
+            "IX_WorkItem_Dead": 34 + TERMINAL_AT_BYTES,
+            "IX_Event_Dead": 18 + TERMINAL_AT_BYTES,
+        }
+    else:
+        scans = [row for row in plan if "table:k" in row["access object"]]
+        assert len(scans) == 3
+        for row in scans:
+            assert "keep order:true" in row["operator info"]
+            ranges = re.search(r"range:(.*?), keep", row["operator info"]).group(1)
+            assert ranges.count("[") + ranges.count("(") == 1, ranges
+            assert str(world.now.year) in ranges
+
+
+def test_a_page__takes_few_statements(world: World):
+    statements: list[str] = []
+
+    def note(execute, text, values, many, context):
+        statements.append(text)
+        return execute(text, values, many, context)
+
+    reads.list_dead(DeadFilters())
+    with connections["default"].execute_wrapper(note):
+        page = reads.list_dead(DeadFilters())
+        assert len(page.rows) == 50
+        assert len(statements) <= 3, statements
+        statements.clear()
+        reads.count_dead(DeadFilters())
+        assert len(statements) == 1, statements
+
+
+def test_the_first_page_starts_at_the_top():
+    assert params(World(), START.place)["d_upper_at"].year == 9999
