@@ -12,6 +12,8 @@ wsgi_app = "console.wsgi:application"
 worker_class = "console.patience.PatientWorker"
 workers = int(os.environ.get("LOCKHOUSE_WEB_PROCESSES", "2"))
 threads = int(os.environ.get("LOCKHOUSE_WEB_THREADS", "8"))
+# Whole before it listens: the first request of a new process meets a warm one.
+preload_app = True
 # A provider waits five seconds; a page that takes longer than this is broken.
 timeout = 30
 graceful_timeout = 20
@@ -24,7 +26,7 @@ limit_request_field_size = 8190
 accesslog = None
 errorlog = "-"
 # It would listen in the home directory, where another installation may listen too.
-no_control_socket = True
+control_socket_disable = True
 
 # Each process counts for itself; a scrape meets one of them and reads the sum from here.
 _metrics = os.environ.get("PROMETHEUS_MULTIPROC_DIR") or tempfile.mkdtemp(prefix="lockhouse-metrics-")
