@@ -51,7 +51,7 @@ def test_rights__to_view_are_not_rights_to_replay_nor_the_other_way():
     found = {name: [dlq(action, name, ref).code for action in ACTIONS] for name in (viewer, blind)}
     assert found == {viewer: [0, 0, 5, 5, 5], blind: [5, 5, 5, 5, 5]}
     assert system_rows() == before
-    assert "ok  permission_denied" not in dlq("plan", viewer, ref).out
+    assert "NO  permission_denied: " in dlq("plan", viewer, ref).out
     assert [dlq(action, both, ref).code for action in ("list", "show", "plan", "replay --dry-run", "replay")] == [0] * 5
 
 
