@@ -114,7 +114,7 @@ def test_story__by_keyboard_alone(open_page: Callable[..., Page], installation: 
     assert "By keyboard" == AuditEntry.objects.get(ref_id=ref, outcome="done").reason
 
 
-def test_story__the_loser_reads_who_won(
+def test_story__a_second_try_reads_that_one_replayed_it_oneself(
     open_page: Callable[..., Page], installation: Installation, operator: User
 ) -> None:
     ref = installation.work()
@@ -126,7 +126,8 @@ def test_story__the_loser_reads_who_won(
     expect(other.get_by_text("waits for a worker")).to_be_visible()
     open_page.expected = ("409 (Conflict)",)  # type: ignore[attr-defined]
     page.get_by_role("button", name="Replay it").click()
-    expect(page.get_by_role("heading", name="Somebody was faster")).to_be_visible()
+    expect(page.get_by_role("heading", name="You replayed it already")).to_be_visible()
+    expect(page.get_by_text("It was replayed already")).to_have_count(1)
     expect(page.get_by_text("Your request wrote nothing")).to_be_visible()
 
 

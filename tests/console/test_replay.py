@@ -14,6 +14,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from console.models import AuditEntry, User
+from integration.authority import service
 from tests.support.html import Markup
 from tests.support.rows import Installation
 
@@ -82,7 +83,8 @@ def test_replay__the_loser_reads_who_won_and_that_it_wrote_nothing(
     response = boris.post(f"/dlq/{ref}/replay", late)
     text = response.content.decode()
     assert 409 == response.status_code
-    assert "Somebody was faster" in text
+    assert "<h2>It was replayed already</h2>" in text
+    assert "Somebody was faster" not in text
     assert "<b>ana</b>" in text
     assert "Your request wrote nothing" in text
     assert re.search(r'href="/work/[0-9a-f-]{36}/"', text)
@@ -90,6 +92,42 @@ def test_replay__the_loser_reads_who_won_and_that_it_wrote_nothing(
     assert ["done", "refused"] == sorted(
         "refused" if entry.outcome == "lost" else entry.outcome for entry in AuditEntry.objects.filter(ref_id=ref)
     )
+
+
+def test_replay__the_loser_of_a_race_reads_that_somebody_was_faster(
+    signed_in: Callable[..., Client], installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = installation.work()
+    ana, boris = signed_in("ana", "Replayer"), signed_in("boris", "Replayer")
+    late = {**_form(boris, ref), "reason": "Me too"}
+    real = service.gather.read_facts
+
+    def overtaken(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(service.gather, "read_facts", real)
+        found = real(*arguments, **options)
+        _send(ana, ref)
+        return found
+
+    monkeypatch.setattr(service.gather, "read_facts", overtaken)
+    text = boris.post(f"/dlq/{ref}/replay", late).content.decode()
+    assert "<h2>Somebody was faster</h2>" in text
+    assert "<b>ana</b>" in text
+    assert "<code>lost_race</code>" in text
+    assert 1 == _children(ref)
+
+
+def test_replay__a_second_try_reads_that_one_replayed_it_oneself(replayer: Client, installation: Installation) -> None:
+    ref = installation.work()
+    again = {**_form(replayer, ref), "reason": "Once more"}
+    _send(replayer, ref)
+    response = replayer.post(f"/dlq/{ref}/replay", again)
+    text = response.content.decode()
+    assert 409 == response.status_code
+    assert "<h2>You replayed it already</h2>" in text
+    assert "Somebody was faster" not in text
+    assert "<b>rolf</b> replayed it" not in text
+    assert 1 == text.count("It was replayed already; a row has one child.")
+    assert [] == Markup(text).faults()
 
 
 def test_replay__a_refusal_is_a_409_with_code_sentence_and_next_step(
@@ -102,6 +140,8 @@ def test_replay__a_refusal_is_a_409_with_code_sentence_and_next_step(
     text = response.content.decode()
     assert 409 == response.status_code
     assert "Not replayed" in text
+    assert 2 == text.count("An admission fence over the namespace")
+    assert [] == Markup(text).faults()
     assert "<code>admission_fenced</code>" in text
     assert "Through the fence" in text
     assert 0 == _children(ref)
@@ -115,6 +155,8 @@ def test_replay__the_button_of_a_refused_row_is_disabled_with_its_reason(
     installation.fence("*")
     text = replayer.get(f"/dlq/{ref}/replay").content.decode()
     assert 'disabled aria-describedby="refused-why"' in text
+    assert 2 == text.count("An admission fence over the namespace")
+    assert [] == Markup(text).faults()
 
 
 @pytest.mark.parametrize(
