@@ -17,18 +17,21 @@ from integration.states import ReceiptState
 @require_GET
 @requires(VIEW)
 def list_rows(request: HttpRequest) -> HttpResponse:
-    """List receipts of one state, quarantined ones unless another is asked for."""
+    """List receipts of one state or all; a fragment is the rows alone."""
     try:
-        state = ReceiptState(request.GET.get("state") or ReceiptState.QUARANTINED)
+        wanted = request.GET.get("state")
+        state = ReceiptState(wanted) if wanted else None
     except ValueError as error:
         message = "There is no such state."
         raise InvalidInput(message) from error
-    page = reads.list_receipts(state=state, cursor=request.GET.get("cursor") or None)
+    cursor = request.GET.get("cursor") or None
+    page = reads.list_receipts(state=state, cursor=cursor)
     context = {
         "section": "receipts",
         "page": page,
         "state": state,
         "tabs": tuple(ReceiptState),
+        "is_further": cursor is not None,
         "older": neighbour(request, page.older),
         "read_at": timezone.now(),
     }

@@ -12,6 +12,8 @@ from integration.states import ReceiptState
 from integration.storage import db
 from integration.storage.sql import operator_reads as sql
 
+_LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
 #: What a quarantine code means and what to do about it; an unknown code still shows as itself.
 QUARANTINE_SENTENCES: Final[dict[str, str]] = {
     QuarantineCode.BODY_NOT_JSON: "The body is not JSON. The provider must send it again.",
@@ -68,21 +70,28 @@ class ReceiptDetail:
     events: tuple[ReceiptEvent, ...]
 
 
-def list_receipts(*, state: ReceiptState, cursor: str | None, limit: int = 50) -> ReceiptPage:
-    """Return one page of receipts of a state: by namespace, in each the newest first.
+def list_receipts(*, state: ReceiptState | None, cursor: str | None, limit: int = 50) -> ReceiptPage:
+    """Return one page of receipts: of a state by namespace, in each the newest first; of all, newest first.
 
     Args:
-        state: The state.
+        state: Only this state; None for all.
         cursor: The cursor of an earlier page; None for the first.
         limit: Rows on the page.
 
     Raises:
         InvalidInput: the cursor is not one of this list.
     """
-    params: dict[str, Any] = {"state": str(state), "limit": limit + 1}
-    statement = sql.FIRST_RECEIPTS_IN_STATE
-    if cursor is not None:
-        params |= _parse(cursor)
+    params: dict[str, Any] = {"limit": limit + 1}
+    position = None if cursor is None else _parse(cursor)
+    if state is None:
+        # Ids are UUIDv7: their order is the one in which the receipts came.
+        params["receipt_id"] = _LAST_ID if position is None else position["receipt_id"]
+        statement = sql.LIST_RECEIPTS
+    elif position is None:
+        params["state"] = str(state)
+        statement = sql.FIRST_RECEIPTS_IN_STATE
+    else:
+        params |= {"state": str(state), **position}
         statement = sql.LIST_RECEIPTS_IN_STATE
     found = db.read().fetch_all(statement, params)
     rows = tuple(_row(entry) for entry in found[:limit])

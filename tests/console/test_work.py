@@ -74,12 +74,42 @@ def test_receipts__show_why_one_is_quarantined_and_never_its_body(viewer: Client
     assert "canary" not in listed + shown
 
 
-def test_receipts__pages_meet_every_row_once(viewer: Client, installation: Installation) -> None:
+@pytest.mark.parametrize("path", ["/receipts/", "/receipts/?state=quarantined"])
+def test_receipts__pages_meet_every_row_once(path: str, viewer: Client, installation: Installation) -> None:
     made = {installation.quarantined() for _ in range(120)}
-    path, met = "/receipts/", []
+    met = []
+    first = viewer.get(path).content.decode()
+    assert ("First page" in first, ">Older</a>" in first) == (False, True)
     while path:
         text = viewer.get(path).content.decode()
         met += re.findall(r'data-row href="/receipts/([0-9a-f-]{36})/', text)
         older = re.search(r'href="([^"]+)" data-older', text)
         path = older.group(1).replace("&amp;", "&") if older else ""
     assert (120, made) == (len(met), set(met))
+
+
+def test_receipts__show_all_newest_first_and_the_quarantined_by_a_tab(
+    viewer: Client, installation: Installation
+) -> None:
+    admitted = installation.work()
+    older, newer = installation.quarantined(), installation.quarantined()
+    text = viewer.get("/receipts/").content.decode()
+    assert 0 < text.index(f'href="/receipts/{newer}/"') < text.index(f'href="/receipts/{older}/"')
+    assert "materialized</span>" in text
+    narrowed = viewer.get("/receipts/", {"state": "quarantined"}).content.decode()
+    assert {older, newer} == set(re.findall(r'data-row href="/receipts/([0-9a-f-]{36})/', narrowed))
+    assert "materialized</span>" not in narrowed
+    assert admitted not in narrowed
+    beyond = viewer.get("/receipts/", {"cursor": f"2026-01-01T00:00:00+00:00~{older}~x"}).content.decode()
+    assert ("First page" in beyond, newer in beyond) == (True, False)
+
+
+def test_overview__says_what_its_figures_count(viewer: Client, installation: Installation) -> None:
+    installation.work()
+    installation.quarantined()
+    text = viewer.get("/").content.decode()
+    assert "replayed ones included" in text
+    assert 'href="/receipts/?state=quarantined"' in text
+    assert "will be tried again" not in text
+    installation.work("retry", Attempt=1)
+    assert "will be tried again" in viewer.get("/").content.decode()

@@ -308,6 +308,18 @@ LIST_RECEIPTS_IN_STATE = Statement(
     returns=Returns.ROWS,
 )
 
+LIST_RECEIPTS = Statement(
+    name="LIST_RECEIPTS",
+    text="""
+    SELECT ReceiptId, Namespace, RouteKey, Provider, DeliveryId, State, QuarantineCode, ReceivedAt, MaterializedAt
+      FROM _System_ConnectorIngressReceipt FORCE INDEX (PRIMARY)
+     WHERE ReceiptId < %(receipt_id)s
+     ORDER BY ReceiptId DESC
+     LIMIT %(limit)s
+    """,
+    returns=Returns.ROWS,
+)
+
 FIRST_RECEIPTS_IN_STATE = Statement(
     name="FIRST_RECEIPTS_IN_STATE",
     text="""
