@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
+from console.permissions import keeps_accounts
 from integration.work import figures
 
 #: The rail says how much waits, not how much exactly: a low cap keeps it free on every page.
@@ -14,5 +15,9 @@ RAIL_CAP = 999
 
 
 def rail(request: HttpRequest) -> dict[str, Any]:
-    """Return the rail's counts, read only if the page draws the rail."""
-    return {"nav": SimpleLazyObject(lambda: figures.waiting_for_operators(cap=RAIL_CAP))}
+    """Return the rail's counts and whether it leads to the accounts, read only if the page draws the rail."""
+    user = getattr(request, "user", None)
+    return {
+        "nav": SimpleLazyObject(lambda: figures.waiting_for_operators(cap=RAIL_CAP)),
+        "is_keeper": SimpleLazyObject(lambda: user is not None and keeps_accounts(user)),
+    }

@@ -53,6 +53,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
 }
 
+#: What opens the account pages, beside being staff.
+ACCOUNTS = ("console.view_user", "console.change_user")
+
 P = ParamSpec("P")
 View: TypeAlias = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
@@ -85,6 +88,11 @@ def requires(permission: str) -> Callable[[View[P]], View[P]]:
         return cast("View[P]", guarded)
 
     return decorate
+
+
+def keeps_accounts(user: Any) -> bool:
+    """Say whether the account pages show this user anything."""
+    return bool(user.is_authenticated and user.is_staff and any(user.has_perm(key) for key in ACCOUNTS))
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponseBase:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+
+from console.permissions import AUDIT, REPLAY, VIEW, keeps_accounts
 
 register = template.Library()
 
@@ -132,9 +134,16 @@ def words(value: object) -> str:
 
 @register.filter
 def fact(value: object) -> str:
-    """Write a fact that a rule read: a digest short, a list joined, nothing as none."""
+    """Write a fact that a rule read: a digest short, a list joined, a pair named, nothing as none."""
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(
+            f"{words(name)} ({fact(item)})" if isinstance(item, Mapping) else f"{words(name)} {fact(item)}"
+            for name, item in value.items()
+        ) or fact(None)
     if isinstance(value, (list, tuple, set, frozenset)):
         return ", ".join(fact(item) for item in value) or "none"
     text = str(value)
@@ -166,6 +175,23 @@ def capped(count: Any) -> str:
 def ranks(names: Iterable[str]) -> str:
     """Write the order in which rows are locked."""
     return " → ".join(RANKS.get(name, name.lower()) for name in names)
+
+
+@register.simple_tag(takes_context=True)
+def may(context: RequestContext) -> str:
+    """Say in words what the signed-in user may do here."""
+    user = context["user"]
+    sees = user.has_perm(VIEW)
+    held = [
+        *(["view"] if sees else []),
+        *(["replay"] if sees and user.has_perm(REPLAY) else []),
+        *(["read the audit"] if user.has_perm(AUDIT) else []),
+        *(["keep accounts"] if keeps_accounts(user) else []),
+    ]
+    if not held:
+        return "holds no permission yet"
+    *first, last = held
+    return f"may {', '.join(first)} and {last}" if first else f"may {last}"
 
 
 @register.simple_tag(takes_context=True)

@@ -90,9 +90,9 @@ def _parse(cursor: str) -> tuple[datetime, str]:
     return at, entry_id
 
 
-def _facts(text: str) -> list[tuple[str, str]]:
+def _facts(text: str) -> list[tuple[str, Any]]:
     try:
         facts: Any = json.loads(text or "{}")
     except ValueError:
         return []
-    return sorted((name, str(value)) for name, value in facts.items()) if isinstance(facts, dict) else []
+    return sorted(facts.items()) if isinstance(facts, dict) else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,26 @@ def test_groups__keep_what_an_administrator_took_away() -> None:
     Group.objects.get(name="Replayer").permissions.clear()
     call_command("migrate", verbosity=0)
     assert Group.objects.get(name="Replayer").permissions.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("groups", "is_staff", "words", "leads"),
+    [
+        ((), False, "holds no permission yet", False),
+        (("Viewer",), True, "may view", False),
+        (("Replayer",), False, "may view and replay", False),
+        (("Auditor",), True, "may read the audit", False),
+        (("Replayer", "Auditor"), False, "may view, replay and read the audit", False),
+        (("Admin",), False, "may view, replay and read the audit", False),
+        (("Admin",), True, "may view, replay, read the audit and keep accounts", True),
+    ],
+)
+@pytest.mark.django_db
+def test_rail__says_what_the_operator_may_do_and_leads_nowhere_else(
+    groups: tuple[str, ...], is_staff: bool, words: str, leads: bool, signed_in: Callable[..., Client]
+) -> None:
+    client = signed_in("nora", *groups)
+    User.objects.filter(username="nora").update(is_staff=is_staff)
+    text = client.get("/").content.decode()
+    assert f'<span class="two">{words}</span>' in text
+    assert ('<a href="/admin/">Accounts</a>' in text) == leads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -15,7 +16,9 @@ from tests.support.rows import Installation
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def _tell(name: str = "ana", action: str = "work_item.replayed", outcome: str = "done", ref: str = "r-1") -> None:
+def _tell(
+    name: str = "ana", action: str = "work_item.replayed", outcome: str = "done", ref: str = "r-1", **facts: Any
+) -> None:
     actor = Actor(user_id=1, name=name, remote_addr="192.0.2.1", via="console")
     fact = AuditFact(
         action=action,
@@ -24,7 +27,7 @@ def _tell(name: str = "ana", action: str = "work_item.replayed", outcome: str = 
         ref_kind="work_item",
         ref_id=ref,
         reason="<b>because</b>",
-        facts={"route_version": 12},
+        facts={"route_version": 12, **facts},
     )
     record_alone(fact)
 
@@ -39,6 +42,14 @@ def test_audit__lists_what_was_done_and_why(auditor: Client) -> None:
     assert "&lt;b&gt;because&lt;/b&gt;" in text
     assert "route version" in text
     assert "192.0.2.1" in text
+
+
+def test_audit__a_fact_that_is_missing_reads_as_none(auditor: Client) -> None:
+    _tell(winner=None, changed={"is_staff": {"before": None, "after": True}})
+    text = auditor.get("/audit/").content.decode()
+    assert '<dt>winner</dt><dd class="id">none</dd>' in text
+    assert "is staff (after yes, before none)" in text
+    assert "None" not in text
 
 
 @pytest.mark.parametrize(
