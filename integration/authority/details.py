@@ -33,6 +33,8 @@ from integration.storage.sql import dead_letters, replay_facts
 
 #: Generations of a chain that are shown in each direction.
 LINEAGE_CAP: Final = 50
+#: A reference may be a WorkId as well as an EventId, so the refusal names neither.
+_NO_ROW: Final = "There is no such row."
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -63,7 +65,7 @@ def get_detail(ref: Ref, *, using: str = "default") -> DeadDetail:
     event_id = gather.find_event_id(reader, ref, has_work_items=found.has_work_items)
     event = None if event_id is None else reading.read_event(reader, event_id)
     if event is None:
-        raise errors.EventNotFound
+        raise errors.EventNotFound(_NO_ROW)
     items = reading.read_work_items(reader, event.event_id) if found.has_additive else ()
     owner = decide_owner(event, items, has_additive=found.has_additive)
     if owner.kind is OwnerKind.AMBIGUOUS:
@@ -72,7 +74,7 @@ def get_detail(ref: Ref, *, using: str = "default") -> DeadDetail:
     event_row = reader.fetch_one(replay_facts.READ_EVENT_FACTS, {"event_id": event.event_id})
     shown = _read_shown_row(reader, owner, event.event_id)
     if event_row is None or shown is None:
-        raise errors.EventNotFound
+        raise errors.EventNotFound(_NO_ROW)
     candidates = read_candidates(reader, [event.event_id], has_additive=found.has_additive)
     row = make_row(shown, candidates.get(event.event_id, []))
     start = (
@@ -120,7 +122,7 @@ def lineage(ref: Ref, *, using: str = "default") -> Lineage:
     found = capabilities(using)
     event_id = gather.find_event_id(reader, ref, has_work_items=found.has_work_items)
     if event_id is None or reading.read_event(reader, event_id) is None:
-        raise errors.EventNotFound
+        raise errors.EventNotFound(_NO_ROW)
     items = reading.read_work_items(reader, event_id) if found.has_additive else ()
     named = next((item.work_id for item in items if item.work_id == ref.id), None)
     work_id = named or (items[0].work_id if len(items) == 1 else None)

@@ -106,14 +106,15 @@ class Command(BaseCommand):
             return 0
         self._print_page(page)
         if count is not None:
-            self.stdout.write(f"{count} rows match.")
+            self.stdout.write(f"{count} {'row matches' if str(count) == '1' else 'rows match'}.")
         return 0
 
     def _print_page(self, page: DeadPage) -> None:
         for row in page.rows:
             died = "-" if row.terminal_at is None else f"{row.terminal_at:%Y-%m-%d %H:%M:%SZ}"
             mark = "replayed" if row.replayed_at is not None else row.note or ""
-            shown = (row.ref.id, died, row.owner.value, row.namespace, row.event_kind, f"{row.attempt} attempts", mark)
+            attempts = _counted(row.attempt, "attempt")
+            shown = (row.ref.id, died, row.owner.value, row.namespace, row.event_kind, attempts, mark)
             self.stdout.write("\t".join(shown).rstrip())
         for rejected in page.rejected:
             self.stdout.write(f"left out: Event {rejected.event_id}: {rejected.sentence}")
@@ -135,7 +136,7 @@ class Command(BaseCommand):
         self.stdout.write(f"owner {detail.owner.kind}: {detail.owner.why.sentence} (rule {detail.owner.why.rule})")
         for attempt in detail.attempts:
             self.stdout.write(f"attempt {attempt.attempt}: {attempt.started_at:%H:%M:%SZ} {attempt.outcome or 'runs'}")
-        for name, nodes in (("replays", detail.lineage.ancestors), ("replayed by", detail.lineage.descendants)):
+        for name, nodes in (("replays", detail.lineage.ancestors), ("child", detail.lineage.descendants)):
             for node in nodes:
                 self.stdout.write(f"{name} {node.work_id or node.event_id} ({node.state})")
         for fence in detail.fences:
@@ -153,7 +154,9 @@ class Command(BaseCommand):
     def _print_plan(self, plan: Plan) -> None:
         signs = {Ruling.OK: "ok", Ruling.REFUSED: "NO", Ruling.NOT_REACHED: "--"}
         for verdict in plan.verdicts:
-            self.stdout.write(f"{signs[verdict.ruling]}  {verdict.code}: {verdict.sentence}")
+            # A code is the name of a refusal: beside "ok" it would say the opposite.
+            code = f"{verdict.code}: " if verdict.ruling is Ruling.REFUSED else ""
+            self.stdout.write(f"{signs[verdict.ruling]}  {code}{verdict.sentence}")
         for note in plan.notes:
             self.stdout.write(f"note: {note}")
         self.stdout.write(f"locks: {', '.join(plan.lock_order)}")
@@ -233,6 +236,10 @@ def _filters(options: Mapping[str, Any]) -> DeadFilters:
         died_before=_moment("died_before", options["died_before"]),
         replayed={"yes": True, "no": False}.get(options["replayed"]),
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _moment(field: str, text: str | None) -> datetime | None:

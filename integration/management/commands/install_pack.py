@@ -51,7 +51,8 @@ class Command(BaseCommand):
             return
         name = f"{report['pack']} {report['version']} in {report['namespace']}"
         if "pack_install_id" not in report:
-            self.stdout.write(f"{name}: valid, {report['routes']} routes, {report['webhooks']} webhooks")
+            held = ", ".join(_counted(report[f"{noun}s"], noun) for noun in ("route", "webhook"))
+            self.stdout.write(f"{name}: valid, {held}")
             return
         verb = "installed" if report["installed"] else "was installed already"
         self.stdout.write(f"{name}: {verb}, incarnation {report['incarnation']} ({report['pack_install_id']})")
@@ -103,6 +104,10 @@ def _apply(document: PackDocument, actor: Actor, *, activate: bool) -> dict[str,
             "retired_pack_install_id": activated.retired_pack_install_id,
         }
     return report
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _account() -> str:
