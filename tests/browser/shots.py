@@ -79,7 +79,7 @@ def _fill(installation: Installation) -> dict[str, str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pictures(open_page: Any, installation: Installation, scheme: str) -> None:
     """Take them all."""
-    open_page.expected = ("404 (Not Found)",)
+    open_page.expected = ("404 (Not Found)", "400 (Bad Request)")
     FOLDER.mkdir(parents=True, exist_ok=True)
 
     def shot(name: str, path: str, sizes: tuple[str, ...] = ("wide", "narrow")) -> None:
@@ -95,6 +95,7 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
     refs = _fill(installation)
     shot("overview", "/")
     shot("dlq", "/dlq/")
+    shot("dlq-misread", "/dlq/?died_after=nonsense")
     shot(
         "dlq-filtered",
         "/dlq/?namespace=acme-sales&event_kind=prospect.updated&replayed=no",
