@@ -14,6 +14,7 @@ from integration.values import Actor
 from tests.support import webhooks
 from tests.support.authority import system_rows
 from tests.support.commands import run
+from tests.support.processes import manage
 
 pytestmark = pytest.mark.django_db
 PACK = str(webhooks.PACKS / "outreach.yaml")
@@ -115,3 +116,13 @@ def test_install_pack__that_a_rule_refuses_is_exit_3_with_its_code(tmp_path: Pat
     assert ended.code == found.code == 3
     assert ended.err.startswith(json.loads(found.out)["error"] + ": ")
     assert system_rows() == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [["verify_audit"], ["install_schema"], ["materialize", "--once"], ["migrate"]], ids=" ".join
+)
+def test_command__without_a_database_says_so_in_one_sentence(tmp_path: Path, arguments: list[str]) -> None:
+    command = manage(arguments, f"mysql://root@localhost/lockhouse?unix_socket={tmp_path / 'none.sock'}")
+    assert command.wait() == 1
+    assert "Start it (manage.py localdb start" in command.output
+    assert "Traceback" not in command.output
