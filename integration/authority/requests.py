@@ -57,7 +57,8 @@ def digest_request(actor: Actor, idempotency_key: str | None) -> str | None:
         message = f"An idempotency key has 1 to {KEY_CHARACTERS} characters."
         raise errors.InvalidInput(message, field="idempotency_key", found=f"{len(idempotency_key)} characters")
     _check_printable("idempotency_key", idempotency_key)
-    return digest_parts("replay", actor.name if actor.user_id is None else str(actor.user_id), idempotency_key)
+    whose = ("name", actor.name) if actor.user_id is None else ("account", str(actor.user_id))
+    return digest_parts("replay", *whose, idempotency_key)
 
 
 def _check_printable(field: str, text: str) -> None:
