@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 from integration.authority import gate, policy, service
@@ -32,8 +33,15 @@ def replay(work_id: str, name: str, user_id: int, mutant: str = "") -> dict[str,
     }
 
 
-def own(event_id: str) -> dict[str, Any]:
-    """Ask the gate who owns an Event."""
+def own_twice(event_id: str) -> list[dict[str, Any]]:
+    """Ask the gate who owns an Event, wait for a line, and ask again in the same process."""
+    first = _own(event_id)
+    print("asked", flush=True)
+    sys.stdin.readline()
+    return [first, _own(event_id)]
+
+
+def _own(event_id: str) -> dict[str, Any]:
     owner = gate.owner_of(event_id)
     return {"kind": owner.kind.value, "work_id": owner.work_id, "rule": owner.why.rule, "code": owner.why.code}
 
