@@ -70,6 +70,10 @@ class Browser:
         self._connection = http.client.HTTPConnection(str(parts.hostname), parts.port or 80, timeout=120)
         self._cookie = cookie
 
+    def reconnect(self) -> None:
+        """Connect anew with the next page: the server ends connections that rest for a few seconds."""
+        self._connection.close()
+
     def get(self, path: str) -> tuple[float, str]:
         """Return how long a page took, in ms, and the page; anything but a 200 is an error."""
         started = time.perf_counter()
@@ -250,6 +254,7 @@ def _pages(cursors: _Cursors, rows: int, lockhouse: Browser, admin: Browser) -> 
 def _measure(report: Report, server: Server, pages: list[Page], rounds: int, *, samples: int) -> None:
     every: dict[str, list[float]] = {page.name: [] for page in pages}
     for page in pages:
+        page.browser.reconnect()
         _, content = page.browser.get(page.path)
         if page.contains not in content:
             message = f"{page.name} is not the page that was meant"
@@ -259,6 +264,7 @@ def _measure(report: Report, server: Server, pages: list[Page], rounds: int, *, 
     for _ in range(rounds):
         for page in pages:
             count = max(2, samples // 7) if page.is_slow else samples
+            page.browser.reconnect()
             before = None if server.is_tidb else server.status(*_COUNTERS)
             took = [page.browser.get(page.path)[0] for _ in range(count)]
             if before is not None:
