@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from integration.authority.values import DeadFilters
+from integration.authority.listing import DeadFilters
 
 
 def dead_filters(chosen: dict[str, Any]) -> DeadFilters:

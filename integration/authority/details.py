@@ -11,30 +11,21 @@ from integration import errors
 from integration.authority import facts as reading
 from integration.authority import gather
 from integration.authority.gate import decide_owner
-from integration.authority.values import (
+from integration.authority.lineage import NO_ROW, lineage_of
+from integration.authority.listing import (
     AttemptSummary,
     DeadDetail,
     DeadRow,
     EventContext,
-    Lineage,
-    LineageNode,
-    Owner,
-    OwnerAmbiguous,
-    OwnerKind,
     ReceiptSummary,
-    Ref,
-    RefKind,
 )
+from integration.authority.values import Owner, OwnerAmbiguous, OwnerKind, Ref, RefKind
 from integration.states import TERMINAL_STATES, AttemptOutcome, WorkItemState
 from integration.storage import db
 from integration.storage.db import Reader, Row
 from integration.storage.probe import capabilities
 from integration.storage.sql import dead_letters, replay_facts
 
-#: Generations of a chain that are shown in each direction.
-LINEAGE_CAP: Final = 50
-#: A reference may be a WorkId as well as an EventId, so the refusal names neither.
-_NO_ROW: Final = "There is no such row."
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -65,7 +56,7 @@ def get_detail(ref: Ref, *, using: str = "default") -> DeadDetail:
     event_id = gather.find_event_id(reader, ref, has_work_items=found.has_work_items)
     event = None if event_id is None else reading.read_event(reader, event_id)
     if event is None:
-        raise errors.EventNotFound(_NO_ROW)
+        raise errors.EventNotFound(NO_ROW)
     items = reading.read_work_items(reader, event.event_id) if found.has_additive else ()
     owner = decide_owner(event, items, has_additive=found.has_additive)
     if owner.kind is OwnerKind.AMBIGUOUS:
@@ -74,7 +65,7 @@ def get_detail(ref: Ref, *, using: str = "default") -> DeadDetail:
     event_row = reader.fetch_one(replay_facts.READ_EVENT_FACTS, {"event_id": event.event_id})
     shown = _read_shown_row(reader, owner, event.event_id)
     if event_row is None or shown is None:
-        raise errors.EventNotFound(_NO_ROW)
+        raise errors.EventNotFound(NO_ROW)
     candidates = read_candidates(reader, [event.event_id], has_additive=found.has_additive)
     row = make_row(shown, candidates.get(event.event_id, []))
     start = (
@@ -100,116 +91,6 @@ def get_detail(ref: Ref, *, using: str = "default") -> DeadDetail:
         receipt=_read_receipt(reader, event_row),
         lineage=lineage_of(reader, owner.work_id, event.event_id, has_additive=found.has_additive),
         fences=reading.list_fences(reader, event.namespace, event.event_kind),
-    )
-
-
-def lineage(ref: Ref, *, using: str = "default") -> Lineage:
-    """Return the replay chain around a row, read from `ReplayOfWorkId`.
-
-    Args:
-        ref: The row; a WorkId is taken as that generation even where its Event has several.
-        using: The database alias.
-
-    Returns:
-        What it replays and what replays it, oldest first, fifty generations either way at most.
-
-    Raises:
-        EventNotFound: There is no such row.
-
-    Locks: none.
-    """
-    reader = db.read(using)
-    found = capabilities(using)
-    event_id = gather.find_event_id(reader, ref, has_work_items=found.has_work_items)
-    if event_id is None or reading.read_event(reader, event_id) is None:
-        raise errors.EventNotFound(_NO_ROW)
-    items = reading.read_work_items(reader, event_id) if found.has_additive else ()
-    named = next((item.work_id for item in items if item.work_id == ref.id), None)
-    work_id = named or (items[0].work_id if len(items) == 1 else None)
-    return lineage_of(reader, work_id, event_id, has_additive=found.has_additive)
-
-
-def lineage_of(reader: Reader, work_id: str | None, event_id: str, *, has_additive: bool) -> Lineage:
-    """Follow a chain from one generation in both directions."""
-    ancestors, was_cut_above = _ancestors(reader, work_id, event_id, has_additive=has_additive)
-    descendants, was_cut_below = _descendants(reader, work_id, event_id, has_additive=has_additive)
-    return Lineage(
-        ancestors=tuple(reversed(ancestors)),
-        descendants=tuple(descendants),
-        is_cut=was_cut_above or was_cut_below,
-    )
-
-
-def _ancestors(
-    reader: Reader, work_id: str | None, event_id: str, *, has_additive: bool
-) -> tuple[list[LineageNode], bool]:
-    nodes: list[LineageNode] = []
-    row = _lineage_row(reader, work_id)
-    while row is not None and row["ReplayOfWorkId"] is not None:
-        if len(nodes) == LINEAGE_CAP:
-            return nodes, True
-        row = _lineage_row(reader, row["ReplayOfWorkId"])
-        if row is not None:
-            nodes.append(_node(row))
-    # The oldest generation may replay an Event that never had a WorkItem.
-    top_event = nodes[-1].event_id if nodes else event_id
-    while len(nodes) < LINEAGE_CAP:
-        child = reader.fetch_one(replay_facts.READ_LINEAGE_EVENT, {"event_id": top_event})
-        if child is None or child["ReplayOfEventId"] is None or (work_id is not None and row is None):
-            return nodes, False
-        origin = reader.fetch_one(replay_facts.READ_LINEAGE_EVENT, {"event_id": child["ReplayOfEventId"]})
-        if origin is None:
-            return nodes, False
-        nodes.append(_node(origin))
-        top_event = origin["EventId"]
-    return nodes, True
-
-
-def _descendants(
-    reader: Reader, work_id: str | None, event_id: str, *, has_additive: bool
-) -> tuple[list[LineageNode], bool]:
-    nodes: list[LineageNode] = []
-    current = work_id
-    if current is None or not has_additive:
-        return _event_descendants(reader, event_id, has_additive=has_additive)
-    while True:
-        row = reader.fetch_one(replay_facts.READ_LINEAGE_CHILD, {"work_id": current})
-        if row is None:
-            return nodes, False
-        if len(nodes) == LINEAGE_CAP:
-            return nodes, True
-        nodes.append(_node(row))
-        current = row["WorkId"]
-
-
-def _event_descendants(reader: Reader, event_id: str, *, has_additive: bool) -> tuple[list[LineageNode], bool]:
-    """Follow an Event that has no WorkItem: its child names it, and may be a WorkItem's Event itself."""
-    child = reader.fetch_one(replay_facts.READ_REPLAY_EVENT, {"event_id": event_id})
-    if child is None:
-        return [], False
-    items = reading.read_work_items(reader, child["EventId"]) if has_additive else ()
-    if len(items) != 1:
-        return [_node(child)], False
-    row = _lineage_row(reader, items[0].work_id)
-    rest, was_cut = _descendants(reader, items[0].work_id, child["EventId"], has_additive=has_additive)
-    return [_node(row) if row is not None else _node(child), *rest], was_cut
-
-
-def _lineage_row(reader: Reader, work_id: str | None) -> Row | None:
-    if work_id is None:
-        return None
-    return reader.fetch_one(replay_facts.READ_LINEAGE_WORK_ITEM, {"work_id": work_id})
-
-
-def _node(row: Row) -> LineageNode:
-    return LineageNode(
-        work_id=row.get("WorkId"),
-        event_id=row["EventId"],
-        state=row["State"],
-        attempt=row["Attempt"],
-        created_at=row["CreatedAt"],
-        terminal_at=row["TerminalAt"],
-        replayed_at=row["ReplayedAt"],
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from integration.authority.values import FenceSummary
+from integration.authority.listing import FenceSummary
 from integration.states import EventStatus, ExecutionClass, PackStatus, WorkItemState, stored
 from integration.storage.db import Reader, Row
 from integration.storage.sql import replay_facts as sql

@@ -9,7 +9,8 @@ from typing import Any
 
 from integration.authority import facts as reading
 from integration.authority.facts import Facts, RouteFacts
-from integration.authority.values import FenceSummary, Ref, RefKind, Replayed, Target, Winner
+from integration.authority.listing import FenceSummary
+from integration.authority.values import Ref, RefKind, Replayed, Target, Winner
 from integration.catalog.reads import RouteDefinition, parse_route
 from integration.states import ExecutionClass
 from integration.storage.db import Reader, Row

@@ -13,16 +13,16 @@ from typing import Any, Final
 from integration import errors
 from integration.authority import details
 from integration.authority.cursors import FAR_AHEAD, LONG_AGO, START, Cursor, Place
-from integration.authority.details import get_detail, lineage
-from integration.authority.values import (
+from integration.authority.details import get_detail
+from integration.authority.lineage import lineage
+from integration.authority.listing import (
     CappedCount,
     DeadFilters,
     DeadPage,
     DeadRow,
-    OwnerKind,
-    Ref,
     RejectedRows,
 )
+from integration.authority.values import OwnerKind, Ref
 from integration.storage import db
 from integration.storage.db import Reader, Row
 from integration.storage.probe import capabilities

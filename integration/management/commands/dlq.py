@@ -17,17 +17,8 @@ from django.db import InterfaceError, OperationalError
 
 from integration import errors
 from integration.authority import reads, service
-from integration.authority.values import (
-    REPLAY_PERMISSION,
-    VIEW_PERMISSION,
-    DeadFilters,
-    DeadPage,
-    Plan,
-    Ref,
-    Refused,
-    Replayed,
-    Ruling,
-)
+from integration.authority.listing import DeadFilters, DeadPage
+from integration.authority.values import REPLAY_PERMISSION, VIEW_PERMISSION, Plan, Ref, Refused, Replayed, Ruling
 from integration.values import Actor
 
 _TEXT_FILTERS: Final = (

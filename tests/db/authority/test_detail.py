@@ -11,7 +11,8 @@ import pytest
 
 from integration import errors
 from integration.authority import reads, service
-from integration.authority.values import DeadFilters, Ref, Replayed
+from integration.authority.listing import DeadFilters
+from integration.authority.values import Ref, Replayed
 from integration.management.commands.dlq import _plain
 from integration.values import new_id
 from tests.support.authority import MARIA, World, change, rows_of
@@ -233,9 +234,9 @@ def test_lineage__of_an_event_only_replay_reaches_the_event():
 
 
 def test_lineage__is_cut_where_it_grows_too_long(monkeypatch: pytest.MonkeyPatch):
-    from integration.authority import details
+    from integration.authority import lineage
 
-    monkeypatch.setattr(details, "LINEAGE_CAP", 3)
+    monkeypatch.setattr(lineage, "LINEAGE_CAP", 3)
     world = World()
     chain = [world.work()]
     for _ in range(5):

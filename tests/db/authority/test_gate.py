@@ -7,7 +7,8 @@ import pytest
 from integration import errors
 from integration.authority import gate, reads, service
 from integration.authority.facts import EventFacts
-from integration.authority.values import DeadFilters, OwnerAmbiguous, OwnerKind, Ref, Refused, Replayed
+from integration.authority.listing import DeadFilters
+from integration.authority.values import OwnerAmbiguous, OwnerKind, Ref, Refused, Replayed
 from integration.values import new_id
 from tests.support.authority import MARIA, World, rows_of, system_rows
 

@@ -9,7 +9,8 @@ import pytest
 
 from integration import errors
 from integration.authority import reads
-from integration.authority.values import DeadFilters, DeadPage, OwnerKind, Ref
+from integration.authority.listing import DeadFilters, DeadPage
+from integration.authority.values import OwnerKind, Ref
 from integration.values import new_id
 from tests.support.authority import World, change, rows_of
 

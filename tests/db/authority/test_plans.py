@@ -11,7 +11,7 @@ from django.db import connections
 
 from integration.authority import reads
 from integration.authority.cursors import START, Place
-from integration.authority.values import DeadFilters
+from integration.authority.listing import DeadFilters
 from integration.storage.db import _adapt
 from integration.storage.sql import dead_letters as sql
 from integration.storage.statements import Statement

@@ -12,7 +12,8 @@ from django.db.utils import load_backend
 
 from console.models import AuditEntry
 from integration.authority import gate, reads, service
-from integration.authority.values import DeadFilters, Ref, Refused
+from integration.authority.listing import DeadFilters
+from integration.authority.values import Ref, Refused
 from integration.storage.install import install_schema
 from integration.storage.schema import Vintage
 from tests.support import authority
