@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -205,8 +206,9 @@ def test_run__gives_up_after_its_tries_and_stores_nothing(number: int, error: ty
     assert orgs("first", "second") == []
 
 
-@pytest.mark.django_db(transaction=True)
-def test_execute_alone__waits_no_longer_than_the_session_says():
+@pytest.fixture
+def held(transactional_db: None) -> Iterator[str]:
+    """Name a row that another connection holds; this one waits for a second at the most."""
     insert("held")
     locked, done = threading.Event(), threading.Event()
 
@@ -224,14 +226,16 @@ def test_execute_alone__waits_no_longer_than_the_session_says():
     assert locked.wait(10)
     with connection.cursor() as cursor:
         cursor.execute("SET innodb_lock_wait_timeout = 1")
-    try:
-        with pytest.raises(errors.LockTimeout):
-            db.execute_alone(RENAME_ORG, {"ns": "held", "org": "new"})
-    finally:
-        done.set()
-        thread.join()
-        connection.close()
-    assert orgs("held") == ["org"]
+    yield "held"
+    done.set()
+    thread.join()
+    connection.close()
+
+
+def test_execute_alone__waits_no_longer_than_the_session_says(held: str):
+    with pytest.raises(errors.LockTimeout):
+        db.execute_alone(RENAME_ORG, {"ns": held, "org": "new"})
+    assert orgs(held) == ["org"]
 
 
 @pytest.mark.django_db
@@ -240,39 +244,16 @@ def test_connection__takes_one_statement_at_a_time():
         cursor.execute("SELECT 1; SELECT 2")
 
 
-@pytest.mark.django_db(transaction=True)
-def test_run__lock_wait_timeout_rolls_back_the_outermost_transaction():
-    insert("held")
-    locked, done = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        def unit(tx: db.Tx) -> None:
-            lock_namespace(tx, "held")
-            locked.set()
-            assert done.wait(60)
-
-        db.run(unit, name="test.hold")
-        connections.close_all()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert locked.wait(10)
-    with connection.cursor() as cursor:
-        cursor.execute("SET innodb_lock_wait_timeout = 1")
+def test_run__lock_wait_timeout_rolls_back_the_outermost_transaction(held: str):
     tries = []
 
     def unit(tx: db.Tx) -> None:
         tries.append(1)
         tx.execute(INSERT_NAMESPACE, row("written first"))
-        lock_namespace(tx, "held")
+        lock_namespace(tx, held)
 
-    try:
-        with pytest.raises(errors.LockTimeout):
-            db.run(unit, name="test")
-    finally:
-        done.set()
-        thread.join()
-        connection.close()
+    with pytest.raises(errors.LockTimeout):
+        db.run(unit, name="test")
     assert len(tries) == db.MAX_TRIES
     assert orgs("written first") == []
 
