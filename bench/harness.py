@@ -167,7 +167,8 @@ class Workspace:
                 cwd=ROOT,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                # A pipe that nobody reads would stop a peer that talks.
+                stdout=errors,
                 stderr=errors,
                 text=True,
             )
@@ -184,8 +185,6 @@ class Workspace:
                 except subprocess.TimeoutExpired:
                     running.kill()
                     running.wait()
-            if running.stdout is not None:
-                running.stdout.close()
 
     @contextlib.contextmanager
     def gunicorn(self, application: str, environment: Mapping[str, str]) -> Iterator[str]:
