@@ -35,6 +35,7 @@ class Side:
         ready: SQL that counts what waits.
         load: Adds so many items to the backlog.
         start: Runs the worker processes.
+        appetite: How many times the backlog it may drain within a round.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Side:
     ready: str
     load: Callable[[int], None]
     start: Starter
+    appetite: int = 1
 
 
 def run(server: Server, *, quick: bool, rounds: int) -> Report:
@@ -52,7 +54,7 @@ def run(server: Server, *, quick: bool, rounds: int) -> Report:
     report.facts |= {"worker processes": PROCESSES, "backlog": backlog, "seconds a window": seconds}
     with workspace() as work:
         lost: dict[str, list[int]] = {}
-        sides = [_lockhouse(work, server, lost, "lockhouse"), _floor(work, server, backlog)]
+        sides = [_lockhouse(work, server, lost, "lockhouse"), _floor(work, server)]
         if not server.is_tidb:
             sides.append(_tasks_db(work, server))
         sides.append(_lockhouse(work, server, lost, "lockhouse, lanes"))
@@ -85,8 +87,8 @@ def _judge(report: Report, server: Server) -> None:
 
 def _measure(report: Report, server: Server, side: Side, backlog: int, seconds: float) -> bool:
     waiting = int(server.value(side.ready))
-    if waiting < backlog:
-        side.load(backlog - waiting)
+    if waiting < backlog * side.appetite:
+        side.load(backlog * side.appetite - waiting)
     with side.start() as running:
         base = int(server.value(side.done))
         deadline = time.monotonic() + 60
@@ -174,15 +176,14 @@ def _peer_environment(work: Workspace, server: Server, database: str) -> dict[st
     )
 
 
-def _floor(work: Workspace, server: Server, backlog: int) -> Side:
+def _floor(work: Workspace, server: Server) -> Side:
     environment = _peer_environment(work, server, "floor")
     connection = server.connect("floor")
     with contextlib.closing(connection.cursor()) as cursor:
         cursor.execute(floor.TABLE)
 
     def load(count: int) -> None:
-        # It drains the fastest of all.
-        rows = [("ready", "2026-01-01", b"x" * 900) for _ in range(count + 2 * backlog)]
+        rows = [("ready", "2026-01-01", b"x" * 900)] * count
         with contextlib.closing(connection.cursor()) as cursor:
             for start in range(0, len(rows), 1000):
                 cursor.executemany(
@@ -203,6 +204,7 @@ def _floor(work: Workspace, server: Server, backlog: int) -> Side:
         ready="SELECT COUNT(*) FROM floor.floor_item WHERE state = 'ready'",
         load=load,
         start=start,
+        appetite=3,
     )
 
 
