@@ -138,9 +138,9 @@ def databases(url: str) -> dict[str, Any]:
         "ATOMIC_REQUESTS": False,
         "OPTIONS": {
             **options,
-            "connect_timeout": 2,
-            "read_timeout": 4,
-            "write_timeout": 4,
+            "connect_timeout": 1,
+            "read_timeout": 3,
+            "write_timeout": 3,
         },
         "TEST": {"MIRROR": "default"},
     }
@@ -215,7 +215,7 @@ TEMPLATES = [
 AUTH_USER_MODEL = "console.User"
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
-    "django.contrib.auth.backends.ModelBackend",
+    "console.backends.OperatorBackend",
 ]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.cache import cache
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -20,6 +21,8 @@ from integration.authority.values import Ref
 from integration.work.figures import namespaces
 
 PAGE_ROWS = 50
+#: How long a list of suggestions may be behind.
+SUGGESTIONS_SECONDS = 15
 #: The two halves of the list that an operator switches between most.
 TABS = (("All", ""), ("Not replayed", "no"), ("Replayed", "yes"))
 
@@ -51,7 +54,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         return render(request, "console/dlq/_rows.html", context)
     context |= {
         "count": reads.count_dead(filters, cap=10_000),
-        "namespaces": namespaces(),
+        "namespaces": cache.get_or_set("namespaces", namespaces, SUGGESTIONS_SECONDS),
     }
     return render(request, "console/dlq/page.html", context)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 from django.test import Client
 
 from console.checks import check_every_route_declares_its_permission
@@ -114,3 +116,26 @@ def test_routes__a_403_names_nothing_of_what_it_hides(auditor: Client, installat
 def test_routes__a_fragment_without_a_session_moves_the_whole_page_to_the_sign_in() -> None:
     response = Client().get("/dlq/", headers={"HX-Request": "true"})
     assert (401, "/sign-in/") == (response.status_code, response["HX-Redirect"])
+
+
+@pytest.mark.django_db
+@pytest.mark.evidence("A-32")
+def test_rights__own_ones_and_those_of_groups_come_in_one_query(django_assert_num_queries: Any) -> None:
+    user = User.objects.create_user("nia")
+    user.groups.add(Group.objects.get(name="Viewer"))
+    user.user_permissions.add(Permission.objects.get(codename="view_audit"))
+    fresh = User.objects.get(pk=user.pk)
+    with django_assert_num_queries(1):
+        assert fresh.has_perm(VIEW)
+        assert fresh.has_perm("integration.view_audit")
+        assert not fresh.has_perm(REPLAY)
+    assert fresh.get_all_permissions() == {VIEW, "integration.view_audit"}
+
+
+@pytest.mark.django_db
+@pytest.mark.evidence("A-32")
+def test_rights__an_account_that_is_not_active_has_none() -> None:
+    user = User.objects.create_user("nia", is_active=False)
+    user.groups.add(Group.objects.get(name="Replayer"))
+    assert User.objects.get(pk=user.pk).get_all_permissions() == set()
+    assert not User.objects.get(pk=user.pk).has_perm(VIEW)

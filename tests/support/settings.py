@@ -29,6 +29,8 @@ LOCKHOUSE_INGRESS_DATABASE = "default"
 # For the flows that tests watch.
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.support"]
 ALLOWED_HOSTS = ["*"]
+# What one test leaves in a cache, another would read.
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STORAGES = {**STORAGES, "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
 WHITENOISE_AUTOREFRESH = True
