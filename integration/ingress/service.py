@@ -26,8 +26,8 @@ from integration.values import ReceiptId, canonical_json, new_id
 BATCH_SIZE: Final = 200
 #: A provider waits five seconds; a receipt that is not stored by then is answered for.
 DEADLINE_SECONDS: Final = 4.0
-#: Less than this is not enough to open a connection and read.
-_SETTLE_SECONDS: Final = 0.5
+#: A statement may take so long (the alias's own timeout): with less left, another try would answer too late.
+_SETTLE_SECONDS: Final = 3.0
 _MAX_DELIVERY_ID_CHARACTERS: Final = 255
 log = structlog.get_logger(__name__)
 
