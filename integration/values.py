@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
 from typing import Any, NewType
 
 import uuid_utils
@@ -32,6 +36,25 @@ def canonical_json(value: Any) -> str:
         Keys sorted, no spaces, non-ASCII characters kept, UTF-8 encodable.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Return a JSON-ready copy of a frozen value: fields by name, moments in ISO 8601.
+
+    Args:
+        value: A dataclass, enum, moment, collection or scalar.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
 def digest_text(text: str) -> str:

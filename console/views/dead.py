@@ -18,6 +18,7 @@ from console.paging import neighbour, without
 from console.permissions import REPLAY, VIEW, requires
 from integration.authority import reads, service
 from integration.authority.values import Ref
+from integration.values import plain
 from integration.work.figures import namespaces
 
 PAGE_ROWS = 50
@@ -82,8 +83,8 @@ def download(request: HttpRequest, ref: str) -> HttpResponse:
     parsed = Ref.parse(ref)
     body = {
         "read_at": timezone.now(),
-        "row": shown.plain(reads.get_detail(parsed)),
-        "plan": shown.plain(service.plan(parsed, actor_of(request))),
+        "row": plain(reads.get_detail(parsed)),
+        "plan": plain(service.plan(parsed, actor_of(request))),
     }
     response = JsonResponse(
         body,

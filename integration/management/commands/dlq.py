@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from datetime import datetime
-from enum import Enum
 from typing import Any, Final
 
 from django.contrib.auth import get_user_model
@@ -19,7 +17,7 @@ from integration import errors
 from integration.authority import reads, service
 from integration.authority.listing import DeadFilters, DeadPage
 from integration.authority.values import REPLAY_PERMISSION, VIEW_PERMISSION, Plan, Ref, Refused, Replayed, Ruling
-from integration.values import Actor
+from integration.values import Actor, plain
 
 _TEXT_FILTERS: Final = (
     "org",
@@ -93,7 +91,7 @@ class Command(BaseCommand):
         page = reads.list_dead(filters, options["cursor"], options["limit"])
         count = reads.count_dead(filters) if options["count"] else None
         if options["json"]:
-            self._document({**_plain(page), **({} if count is None else {"count": _plain(count)})})
+            self._document({**plain(page), **({} if count is None else {"count": plain(count)})})
             return 0
         self._print_page(page)
         if count is not None:
@@ -120,7 +118,7 @@ class Command(BaseCommand):
         _demand(actor, VIEW_PERMISSION)
         detail = reads.get_detail(Ref.parse(options["ref"]))
         if options["json"]:
-            self._document(_plain(detail))
+            self._document(plain(detail))
             return 0
         row = detail.row
         self.stdout.write(f"{row.ref}  {row.state}  {row.namespace}  {row.event_kind}")
@@ -137,7 +135,7 @@ class Command(BaseCommand):
     def _plan(self, actor: Actor, options: dict[str, Any]) -> int:
         plan = service.plan(Ref.parse(options["ref"]), actor, route=options["route_version"])
         if options["json"]:
-            self._document(_plain(plan))
+            self._document(plain(plan))
         else:
             self._print_plan(plan)
         return 0 if plan.refusal is None else plan.refusal.exit_code
@@ -167,7 +165,7 @@ class Command(BaseCommand):
             idempotency_key=options["idempotency_key"],
         )
         if options["json"]:
-            self._document({"outcome": "replayed" if isinstance(outcome, Replayed) else "refused", **_plain(outcome)})
+            self._document({"outcome": "replayed" if isinstance(outcome, Replayed) else "refused", **plain(outcome)})
         elif isinstance(outcome, Replayed):
             again = " (this request was answered before)" if outcome.is_repeat else ""
             self.stdout.write(f"replayed {outcome.original}: child {outcome.child_work_id}{again}")
@@ -189,7 +187,7 @@ class Command(BaseCommand):
 
     def _fail(self, error: errors.IntegrationError, *, as_json: bool) -> None:
         if as_json:
-            self._document({"error": error.code, "message": error.operator_message(), **_plain(error.data_fields)})
+            self._document({"error": error.code, "message": error.operator_message(), **plain(error.data_fields)})
         else:
             self.stderr.write(f"{error.code}: {error.operator_message()}")
 
@@ -241,18 +239,3 @@ def _moment(field: str, text: str | None) -> datetime | None:
     except ValueError:
         message = f"{field} is a time like 2026-01-31T12:00:00Z."
         raise errors.InvalidInput(message, field=field) from None
-
-
-def _plain(value: Any) -> Any:
-    """Return a JSON-ready copy of a frozen value."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
-    return value
