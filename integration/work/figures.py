@@ -191,7 +191,7 @@ def armed_fences() -> tuple[Fence, ...]:
             armed_by=row["ArmedBy"],
             reason=row["Reason"],
         )
-        for row in db.read().fetch_all(sql.LIST_ARMED_FENCES)
+        for row in db.read().fetch_all(sql.LIST_FENCES_FOR_OPERATORS)
     )
 
 

@@ -133,8 +133,8 @@ COUNT_WORK_SINCE_BY_STATE = Statement(
     returns=Returns.ROWS,
 )
 
-LIST_ARMED_FENCES = Statement(
-    name="LIST_ARMED_FENCES",
+LIST_FENCES_FOR_OPERATORS = Statement(
+    name="LIST_FENCES_FOR_OPERATORS",
     text="""
     SELECT FenceId, Namespace, Scope, ExpiresAt, ArmedAt, ArmedBy, Reason
       FROM _System_ConnectorAdmissionFence

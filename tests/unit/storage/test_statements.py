@@ -193,6 +193,11 @@ def test_lists_of_states__that_block_a_lane_are_the_nonterminal_ones():
         assert set(re.findall(r"'(\w+)'", found)) == NONTERMINAL_STATES, constant
 
 
+def test_statements__have_names_of_their_own():
+    names = [constant for _, constant, _ in STATEMENTS]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 def bad(text: LiteralString, **fields: object) -> Statement:
     return Statement(name="BAD", text=text, **{"returns": Returns.ROW, **fields})  # type: ignore[arg-type]
 
