@@ -13,8 +13,7 @@ from integration import errors
 from integration.authority import reads, service
 from integration.authority.listing import DeadFilters
 from integration.authority.values import Ref, Replayed
-from integration.management.commands.dlq import _plain
-from integration.values import new_id
+from integration.values import new_id, plain
 from tests.support.authority import MARIA, World, change, rows_of
 from tests.support.rows import insert
 
@@ -135,7 +134,7 @@ def test_list_and_detail__show_every_field_that_the_contract_names():
         "materialized",
     )
     assert [node.work_id for node in detail.lineage.ancestors] == [parent.id]
-    assert HIDDEN not in json.dumps(_plain(detail))
+    assert HIDDEN not in json.dumps(plain(detail))
 
 
 @pytest.mark.evidence("A-38")
@@ -151,7 +150,7 @@ def test_list_and_detail__show_a_legacy_rows_own_facts():
     assert (detail.row.terminal_at, detail.row.replayed_at) == (aware(event["TerminalAt"]), aware(event["ReplayedAt"]))
     assert (detail.event.status, detail.event.execution_owner, detail.event.retry_count) == ("dead", "event", 5)
     assert (detail.attempts, detail.receipt) == ((), None)
-    assert HIDDEN not in json.dumps(_plain(detail))
+    assert HIDDEN not in json.dumps(plain(detail))
 
 
 @pytest.mark.parametrize("state", ["pending", "processing", "retry", "succeeded", "cancelled"])
