@@ -62,11 +62,21 @@ def digest_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def digest_parts(*parts: str) -> str:
-    """Return a digest of a sequence of texts that no other sequence shares.
+def encode_parts(*parts: str) -> bytes:
+    """Return the bytes of a sequence of texts that no other sequence shares.
 
     Each part is preceded by its length in bytes, so that moving a character from one part to the next
-    changes the digest.
+    changes the bytes.
+
+    Args:
+        *parts: The parts in their fixed order.
+    """
+    raw = [part.encode() for part in parts]
+    return b"".join(len(item).to_bytes(8, "big") + item for item in raw)
+
+
+def digest_parts(*parts: str) -> str:
+    """Return a digest of a sequence of texts that no other sequence shares.
 
     Args:
         *parts: The parts in their fixed order.
@@ -74,12 +84,7 @@ def digest_parts(*parts: str) -> str:
     Returns:
         64 lowercase hex characters.
     """
-    encoder = hashlib.sha256()
-    for part in parts:
-        raw = part.encode()
-        encoder.update(len(raw).to_bytes(8, "big"))
-        encoder.update(raw)
-    return encoder.hexdigest()
+    return hashlib.sha256(encode_parts(*parts)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
