@@ -24,8 +24,8 @@ class CatalogRefusalCode(StrEnum):
     PACK_SUPERSEDED = "pack_superseded"
     #: The incarnation holds Events already, so that it is not a new one.
     INCARNATION_NOT_EMPTY = "incarnation_not_empty"
-    #: Source projections need input ranges.
-    SOURCE_PROJECTION_UNAVAILABLE = "source_projection_unavailable"
+    #: A source projection without a source lane would have no source to project.
+    SOURCE_LANE_REQUIRED = "source_lane_required"
     #: A lane that stops at its dead head needs claims that look for one.
     ON_DEAD_BLOCK_UNAVAILABLE = "on_dead_block_unavailable"
     #: Another active pack of the namespace has a live route for the event kind.
@@ -125,11 +125,11 @@ def decide_activation(facts: ActivationFacts) -> CatalogRefused | None:  # noqa:
             code.INCARNATION_NOT_EMPTY, "The incarnation holds Events already; a new incarnation must be empty."
         )
     for route in facts.document.routes:
-        if route.execution is ExecutionClass.SOURCE_PROJECTION:
+        if route.execution is ExecutionClass.SOURCE_PROJECTION and route.source_lane is None:
+            # Documents are validated when they are installed; an older build's may say less.
             return CatalogRefused(
-                code.SOURCE_PROJECTION_UNAVAILABLE,
-                f"Route {route.event} is a source_projection, whose input ranges this build does not have; "
-                "use per_event.",
+                code.SOURCE_LANE_REQUIRED,
+                f"Route {route.event} is a source_projection and has no source_lane; give it one, or use per_event.",
                 event_kind=route.event,
             )
         if route.on_dead == "block":

@@ -12,8 +12,9 @@ import pytest
 from django.core.management import call_command
 
 from integration import errors
-from integration.catalog import reads
-from integration.catalog.policy import CatalogRefused
+from integration.catalog import activation, reads
+from integration.catalog.loading import DocumentInvalid
+from integration.catalog.policy import ActivationFacts, CatalogRefused, decide_activation
 from integration.catalog.service import activate_pack, install_pack
 from integration.states import PackStatus
 from integration.storage import db
@@ -91,11 +92,59 @@ def test_activate__a_newer_incarnation__retires_the_old_one_and_sweeps_its_route
     assert len(webhooks.rows("CutoverReceipt")) == 2
 
 
-def test_activate__a_source_projection__is_refused():
+@pytest.mark.evidence("P-18")
+def test_activate__a_source_projection__is_live_with_cutoff_zero():
     document = webhooks.variant("demo", ("execution: per_event", "execution: source_projection"))
-    assert refusal(document) == "source_projection_unavailable"
+    pack_id = webhooks.activate(document)
+    assert {(row["Status"], row["ExecutionClass"]) for row in webhooks.rows("Route")} == {("live", "source_projection")}
+    (protocol,) = webhooks.rows("ProjectionProtocol")
+    expected = {"PackInstallId": pack_id, "ProtocolVersion": 1, "LegacyMaxOrdinal": 0}
+    assert {name: protocol[name] for name in expected} == expected
+
+
+@pytest.mark.evidence("P-18")
+@pytest.mark.django_db(transaction=True)
+def test_activate__writes_the_cutoff_in_its_own_transaction(monkeypatch: pytest.MonkeyPatch):
+    document = webhooks.variant("demo", ("execution: per_event", "execution: source_projection"))
+    seen: list[int] = []
+    record = activation.record
+
+    def fail(*arguments: Any) -> None:
+        record(*arguments)
+        seen.append(len(webhooks.rows("ProjectionProtocol")))
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(activation, "record", fail)
+    installed = install_pack(document, actor=SYSTEM_ACTOR)
+    with pytest.raises(ZeroDivisionError):
+        activate_pack(installed.pack_install_id, actor=SYSTEM_ACTOR)
+    assert seen == [1]
+    assert webhooks.rows("ProjectionProtocol") == []
     assert {row["Status"] for row in webhooks.rows("PackInstall")} == {"installed"}
-    assert webhooks.rows("CutoverReceipt") == []
+
+
+def test_activate__a_source_projection_without_a_source_lane__is_refused():
+    """Such a document is not installed by this build, but an older one may have stored it."""
+    document = webhooks.variant("demo", ("execution: per_event", "execution: source_projection"))
+    bare = document.routes[0].model_copy(update={"source_lane": None})
+    facts = ActivationFacts(
+        status=PackStatus.INSTALLED,
+        incarnation=1,
+        newest_incarnation=1,
+        has_events=False,
+        document=document.model_copy(update={"routes": (bare,)}),
+        kinds_live_elsewhere={},
+        webhook_keys_elsewhere={},
+    )
+    refused = decide_activation(facts)
+    assert refused is not None
+    assert refused.refusal_code == "source_lane_required"
+    with pytest.raises(DocumentInvalid, match="a source_lane for a source_projection"):
+        webhooks.variant(
+            "demo",
+            ("execution: per_event", "execution: source_projection"),
+            ("""    source_lane: "deal.id && join(':', ['deal', to_string(deal.id)])"\n""", ""),
+        )
 
 
 def test_activate__a_lane_that_would_have_to_stop_at_a_dead_item__is_refused():
@@ -202,11 +251,12 @@ def test_command__maps_errors_to_exit_codes(tmp_path: Path):
     assert (code, report["error"]) == (2, "document_invalid")
     assert {problem["path"] for problem in report["problems"]} >= {"lockhouse", "pack", "routes"}
     assert run(str(tmp_path / "none.yaml"))[0] == 2
-    projection = tmp_path / "projection.yaml"
+    webhooks.activate()
+    second = tmp_path / "second.yaml"
     text = (webhooks.PACKS / "demo.yaml").read_text(encoding="utf-8")
-    projection.write_text(text.replace("per_event", "source_projection"), encoding="utf-8")
-    code, report = run(str(projection), "--activate")
-    assert (code, report["error"], report["refusal"]) == (3, "refused", "source_projection_unavailable")
+    second.write_text(text.replace("pack: demo", "pack: second"), encoding="utf-8")
+    code, report = run(str(second), "--activate")
+    assert (code, report["error"], report["refusal"]) == (3, "refused", "route_live_elsewhere")
 
 
 def test_activate__locks_namespace_pack_route_in_that_order(monkeypatch: pytest.MonkeyPatch):
