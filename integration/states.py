@@ -130,6 +130,8 @@ class AttemptOutcome(StrEnum):
 
     RETRY = "retry"
     LOST = "lost"
+    #: Given back by a draining process before it ran.
+    RELEASED = "released"
 
 
 class FailureClass(StrEnum):
@@ -147,6 +149,27 @@ class FailureClass(StrEnum):
     PAYLOAD_UNREADABLE = "payload_unreadable"
     #: The lease ran out before the execution finished.
     LEASE_LOST = "lease_lost"
+    #: No failure: a draining process gave it back before it ran.
+    RELEASED = "released"
+
+
+class Maker(StrEnum):
+    """Who may make a transition."""
+
+    #: The process whose lease token and ownership epoch the row holds, or installs.
+    CLAIMANT = "claimant"
+    #: A process that takes back what a lost claimant holds.
+    REAPER = "reaper"
+    #: A person with the permission, through a service that audits.
+    OPERATOR = "operator"
+    #: A worker that compares what an item waits for with what there is.
+    RESOLVER = "resolver"
+    #: The Event executor of earlier builds.
+    EVENT_EXECUTOR = "event_executor"
+    #: A rollback.
+    CUTOVER = "cutover"
+    #: What carries the Event executor's outcome over to the WorkItem.
+    PROJECTOR = "projector"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,38 +180,176 @@ class Transition:
         name: The verb, as in the audit and the logs.
         source: The state it leaves.
         target: The state it reaches.
-        made_by: Who makes it: claimant, reaper, operator, resolver, event_executor, cutover or projector.
+        made_by: Who makes it.
+        guard: What must hold besides the state; each is a condition of the statement's WHERE.
+        writes: What it writes besides the state.
     """
 
     name: str
     source: WorkItemState
     target: WorkItemState
-    made_by: str
+    made_by: Maker
+    guard: tuple[str, ...]
+    writes: tuple[str, ...]
 
-
-def _moves(name: str, sources: tuple[WorkItemState, ...], target: WorkItemState, made_by: str) -> list[Transition]:
-    return [Transition(name=name, source=source, target=target, made_by=made_by) for source in sources]
+    def __str__(self) -> str:
+        """Return the move as a diagram writes it."""
+        return f"{self.name}: {self.source} -> {self.target}"
 
 
 _S = WorkItemState
+_LIVE: tuple[str, ...] = ("live token", "live epoch")
+_LEASE_NEW = ("new token", "epoch + 1", "attempt + 1", "lease owner", "lease end", "target lane key")
+_LEASE_GONE = ("no lease", "no target lane key")
+_END = ("outcome", "end", "no projection key")
+_FAILURE = ("failure class", "failure count", "failure times")
+_WAITING: tuple[str, ...] = ("read epoch", "no token", "no rollback fence")
+
+
+def _moves(
+    name: str,
+    sources: tuple[WorkItemState, ...],
+    target: WorkItemState,
+    made_by: Maker,
+    *,
+    guard: tuple[str, ...],
+    writes: tuple[str, ...],
+) -> list[Transition]:
+    return [
+        Transition(name=name, source=source, target=target, made_by=made_by, guard=guard, writes=writes)
+        for source in sources
+    ]
+
+
+def _ends(name: str, target: WorkItemState, *guard: str, writes: tuple[str, ...] = ()) -> list[Transition]:
+    """Return the move by which a claimant ends its own live claim."""
+    return _moves(
+        name,
+        (_S.PROCESSING,),
+        target,
+        Maker.CLAIMANT,
+        guard=(*_LIVE, *guard),
+        writes=(*writes, *_END, *_LEASE_GONE),
+    )
+
+
+def _converges(name: str, target: WorkItemState) -> list[Transition]:
+    """Return the move by which a mirror follows its Event."""
+    guard = ("attempt 0", "Event ended so", "Event executor owns the Event")
+    return _moves(name, (_S.PENDING,), target, Maker.EVENT_EXECUTOR, guard=guard, writes=_END)
+
+
 #: Every permitted move; whatever is not here is refused.
 TRANSITIONS: tuple[Transition, ...] = (
-    *_moves("claim", (_S.PENDING, _S.RETRY), _S.PROCESSING, "claimant"),
-    *_moves("complete", (_S.PROCESSING,), _S.SUCCEEDED, "claimant"),
-    *_moves("skip", (_S.PROCESSING,), _S.SKIPPED, "claimant"),
-    *_moves("retry", (_S.PROCESSING,), _S.RETRY, "claimant"),
-    *_moves("bury", (_S.PROCESSING,), _S.DEAD, "claimant"),
-    *_moves("acknowledge_cancel", (_S.PROCESSING,), _S.CANCELLED, "claimant"),
-    *_moves("cancel", (_S.PENDING, _S.RETRY, _S.BLOCKED), _S.CANCELLED, "operator"),
-    *_moves("reap", (_S.PROCESSING,), _S.RETRY, "reaper"),
-    *_moves("reap_exhausted", (_S.PROCESSING,), _S.DEAD, "reaper"),
-    *_moves("block", (_S.PENDING,), _S.BLOCKED, "resolver"),
-    *_moves("unblock", (_S.BLOCKED,), _S.PENDING, "resolver"),
-    *_moves("terminalize_mirror", (_S.PENDING, _S.RETRY, _S.BLOCKED), _S.DEAD, "operator"),
-    *_moves("converge_processed", (_S.PENDING,), _S.SUCCEEDED, "event_executor"),
-    *_moves("converge_skipped", (_S.PENDING,), _S.SKIPPED, "event_executor"),
-    *_moves("converge_dead", (_S.PENDING,), _S.DEAD, "event_executor"),
-    *_moves("fence", (_S.PENDING, _S.RETRY), _S.AWAITING_LEGACY_OUTCOME, "cutover"),
-    *_moves("reconcile", (_S.AWAITING_LEGACY_OUTCOME,), _S.RECONCILED_LEGACY_TERMINAL, "projector"),
-    *_moves("lose_outcome", (_S.AWAITING_LEGACY_OUTCOME,), _S.LEGACY_OUTCOME_UNKNOWN, "projector"),
+    *_moves(
+        "claim",
+        (_S.PENDING,),
+        _S.PROCESSING,
+        Maker.CLAIMANT,
+        guard=("due", "attempt 0", *_WAITING, "free target lane", "active projection key", "Event unclaimed"),
+        writes=(*_LEASE_NEW, "Event owner"),
+    ),
+    *_moves(
+        "claim",
+        (_S.RETRY,),
+        _S.PROCESSING,
+        Maker.CLAIMANT,
+        guard=("due", "attempts left", *_WAITING, "free target lane"),
+        writes=_LEASE_NEW,
+    ),
+    *_ends("complete", _S.SUCCEEDED),
+    *_ends("skip", _S.SKIPPED),
+    *_moves(
+        "retry",
+        (_S.PROCESSING,),
+        _S.RETRY,
+        Maker.CLAIMANT,
+        guard=(*_LIVE, "attempts left", "no cancellation asked for"),
+        writes=("run after", *_FAILURE, *_LEASE_GONE),
+    ),
+    *_ends("bury", _S.DEAD, writes=_FAILURE),
+    *_ends("acknowledge_cancel", _S.CANCELLED, "cancellation asked for"),
+    *_moves(
+        "cancel",
+        (_S.PENDING, _S.RETRY, _S.BLOCKED),
+        _S.CANCELLED,
+        Maker.OPERATOR,
+        guard=_WAITING,
+        writes=("who asked", *_END, "no dependency"),
+    ),
+    *_moves(
+        "release",
+        (_S.PROCESSING,),
+        _S.RETRY,
+        Maker.CLAIMANT,
+        guard=_LIVE,
+        writes=("run after", "one attempt more", "failure class", *_LEASE_GONE),
+    ),
+    *_moves(
+        "reap",
+        (_S.PROCESSING,),
+        _S.RETRY,
+        Maker.REAPER,
+        guard=(*_LIVE, "lease over, with slack", "attempts left"),
+        writes=("run after", *_FAILURE, *_LEASE_GONE),
+    ),
+    *_moves(
+        "reap_exhausted",
+        (_S.PROCESSING,),
+        _S.DEAD,
+        Maker.REAPER,
+        guard=(*_LIVE, "lease over, with slack", "no attempts left"),
+        writes=(*_FAILURE, *_END, *_LEASE_GONE),
+    ),
+    *_moves(
+        "block",
+        (_S.PENDING,),
+        _S.BLOCKED,
+        Maker.RESOLVER,
+        guard=("attempt 0", "no token", "no rollback fence", "dependency missing"),
+        writes=("dependency", "since when"),
+    ),
+    *_moves(
+        "unblock",
+        (_S.BLOCKED,),
+        _S.PENDING,
+        Maker.RESOLVER,
+        guard=("same dependency", "dependency met"),
+        writes=("no dependency",),
+    ),
+    *_moves(
+        "terminalize_mirror",
+        (_S.PENDING, _S.RETRY, _S.BLOCKED),
+        _S.DEAD,
+        Maker.OPERATOR,
+        guard=("Event replayed in this transaction",),
+        writes=_END,
+    ),
+    *_converges("converge_processed", _S.SUCCEEDED),
+    *_converges("converge_skipped", _S.SKIPPED),
+    *_converges("converge_dead", _S.DEAD),
+    *_moves(
+        "fence",
+        (_S.PENDING, _S.RETRY),
+        _S.AWAITING_LEGACY_OUTCOME,
+        Maker.CUTOVER,
+        guard=("no token", "no ambiguous attempt"),
+        writes=("rollback fence",),
+    ),
+    *_moves(
+        "reconcile",
+        (_S.AWAITING_LEGACY_OUTCOME,),
+        _S.RECONCILED_LEGACY_TERMINAL,
+        Maker.PROJECTOR,
+        guard=("its rollback fence", "outcome receipt"),
+        writes=("receipt version and digest", "end"),
+    ),
+    *_moves(
+        "lose_outcome",
+        (_S.AWAITING_LEGACY_OUTCOME,),
+        _S.LEGACY_OUTCOME_UNKNOWN,
+        Maker.PROJECTOR,
+        guard=("its rollback fence", "no outcome can be proved"),
+        writes=(),
+    ),
 )

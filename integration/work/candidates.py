@@ -8,21 +8,26 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from integration.states import FailureClass, WorkItemState, stored
+from integration.states import AttemptOutcome, FailureClass, WorkItemState, stored
 from integration.storage import db
 from integration.storage.db import Row
 from integration.storage.sql import work_items
 from integration.values import digest_text
 from integration.work import policy
-from integration.work.process import Fence, WorkerProcess
+from integration.work.process import WorkerProcess
 
 #: How many candidates one look takes from each state.
-WINDOW: Final = 64
+WINDOW: Final = 256
 #: How many looks are made past lanes that are closed, before the claimer waits.
 _LOOKS: Final = 3
 #: An IN list must not be empty; no id, lane or key has this form.
 _NOTHING: Final = ("-",)
 _PACK_SHARE: Final = 8
+#: How an earlier attempt ended, where the failure's class says more than that it failed.
+_OUTCOMES: Final = {
+    FailureClass.LEASE_LOST.value: AttemptOutcome.LOST,
+    FailureClass.RELEASED.value: AttemptOutcome.RELEASED,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +48,24 @@ class Candidate:
     source_lane: str | None
     target_lane: str | None
     position: int | None
+    is_projection: bool
     state: WorkItemState
     attempt: int
     max_attempts: int
     epoch: int
-    last_failed_at: datetime | None
-    lease_was_lost: bool
+    last_ended_at: datetime | None
+    last_outcome: AttemptOutcome
     is_cancel_requested: bool
 
     @property
     def is_first(self) -> bool:
         """Whether this would be the generation's first claim."""
         return self.state is WorkItemState.PENDING
+
+    @property
+    def batch(self) -> tuple[object, ...]:
+        """What the items of one claim statement have in common."""
+        return (self.state, self.pack_install_id, self.attempt, self.epoch)
 
     @property
     def source_lane_name(self) -> str | None:
@@ -77,7 +88,7 @@ class Candidate:
 
 def candidate_from_row(row: Row) -> Candidate:
     """Return the candidate that a row of the candidates' statements describes."""
-    start = row["InputStartOrdinal"]
+    failure = row["FailureClass"]
     return Candidate(
         work_id=row["WorkId"],
         event_id=row["EventId"],
@@ -92,13 +103,15 @@ def candidate_from_row(row: Row) -> Candidate:
         queue_class=row["QueueClass"],
         source_lane=row["SourceLane"],
         target_lane=row["TargetLane"],
-        position=row["LaneOrdinal"] if start is None else start,
+        position=row["LanePosition"],
+        is_projection=row["ProjectionKey"] is not None,
         state=stored(WorkItemState, row["State"]),
         attempt=row["Attempt"],
         max_attempts=row["MaxAttempts"],
         epoch=row["OwnershipEpoch"],
-        last_failed_at=row["LastFailedAt"],
-        lease_was_lost=row["FailureClass"] == FailureClass.LEASE_LOST,
+        # A released item is due at once: from when it was released.
+        last_ended_at=row["RunAfter"] if failure == FailureClass.RELEASED else row["LastFailedAt"],
+        last_outcome=_OUTCOMES.get(failure, AttemptOutcome.RETRY),
         is_cancel_requested=row["CancelRequestedAt"] is not None,
     )
 
@@ -126,21 +139,19 @@ class CandidateQueue:
             limit: How many at most.
 
         Returns:
-            The next candidate, and with a first claim other first claims of its pack and epoch; no two of one
+            The next candidate and others of its pack, class (first or later), attempt and epoch; no two of one
             lane. Nothing when nothing is due that this process could claim.
         """
         if not self._found:
             self._fill()
         if not self._found:
             return []
-        taken = [self._found.popleft()]
-        head = taken[0]
-        if head.is_first and limit > 1:
-            left: deque[Candidate] = deque()
-            for item in self._found:
-                fits = item.is_first and (item.pack_install_id, item.epoch) == (head.pack_install_id, head.epoch)
-                (taken if fits and len(taken) < limit else left).append(item)
-            self._found = left
+        head = self._found[0]
+        taken: list[Candidate] = []
+        left: deque[Candidate] = deque()
+        for item in self._found:
+            (taken if len(taken) < limit and item.batch == head.batch else left).append(item)
+        self._found = left
         return taken
 
     def forget(self) -> None:
@@ -156,11 +167,11 @@ class CandidateQueue:
             usable = self._open_ones(window, blocked, busy)
             if usable:
                 ordered = policy.take_turns(usable, lambda item: (item.pack_install_id, item.queue_class))
-                shared = policy.own_share_first(
-                    ordered, lambda item: item.work_id, place=self._process.place, places=self._process.places
+                self._found.extend(
+                    policy.take_share(
+                        ordered, lambda item: item.work_id, place=self._process.place, places=self._process.places
+                    )
                 )
-                # The other processes' share goes stale quickly: take little of it.
-                self._found.extend(shared[: max(1, len(shared) // self._process.places)])
                 return
             if len(window) < self._window:
                 return
@@ -183,17 +194,17 @@ class CandidateQueue:
     def _open_ones(self, window: list[Candidate], blocked: set[str], busy: set[str]) -> list[Candidate]:
         """Keep one candidate a lane: the head of its source lane, with a free target lane."""
         taken = _busy_target_keys(window)
+        ahead = self._behind_another(window)
         lanes: set[str] = set()
         usable = []
         for item in sorted(window, key=lambda item: item.position or 0):
             source, target = item.source_lane_name, item.target_lane_name
-            fence = self._process.fence_for(item.pack_install_id)
-            if fence is None:
+            if self._process.fence_for(item.pack_install_id) is None:
                 continue
             if target is not None and item.target_lane_key in taken:
                 busy.add(target)
                 continue
-            if source is not None and (source in lanes or _has_earlier(item, fence)):
+            if source is not None and (source in lanes or item.work_id in ahead):
                 blocked.add(source)
                 continue
             if source is not None:
@@ -205,6 +216,37 @@ class CandidateQueue:
         order = {item.work_id: index for index, item in enumerate(window)}
         return sorted(usable, key=lambda item: order[item.work_id])
 
+    def _behind_another(self, window: list[Candidate]) -> set[str]:
+        """Return the items that an earlier, unfinished one of their source lane keeps waiting.
+
+        It needs no lock: a lane's positions never change and are given under the pack's lock in commit order, so
+        whoever sees an item sees every earlier one, and an item that ended never comes back.
+        """
+        laned = {item.work_id: item for item in window if item.source_lane is not None}
+        if not laned:
+            return set()
+        reader = db.read()
+        heads = reader.fetch_all(work_items.LIST_HEAD_POSITIONS, {"work_ids": tuple(sorted(laned))})
+        behind = {
+            row["WorkId"]
+            for row in heads
+            if row["HeadPosition"] is not None and row["HeadPosition"] < (laned[row["WorkId"]].position or 0)
+        }
+        for work_id, item in laned.items():
+            fence = self._process.fence_for(item.pack_install_id)
+            if work_id in behind or fence is None or not fence.older_pack_install_ids:
+                continue
+            if reader.fetch_all(
+                work_items.FIND_UNFINISHED_IN_OLDER_INCARNATIONS,
+                {
+                    "namespace": item.namespace,
+                    "source_lane": item.source_lane,
+                    "older_pack_install_ids": fence.older_pack_install_ids,
+                },
+            ):
+                behind.add(work_id)
+        return behind
+
 
 def _busy_target_keys(window: Iterable[Candidate]) -> set[str]:
     keys = {item.target_lane_key for item in window if item.target_lane is not None}
@@ -212,23 +254,3 @@ def _busy_target_keys(window: Iterable[Candidate]) -> set[str]:
         return set()
     rows = db.read().fetch_all(work_items.LIST_BUSY_TARGET_LANES, {"target_lane_keys": keys})
     return {row["TargetLaneActiveKey"] for row in rows}
-
-
-def _has_earlier(item: Candidate, fence: Fence) -> bool:
-    """Return whether an earlier item of the source lane is not terminal.
-
-    It needs no lock: a lane's positions never change and are given under the pack's lock in commit order, so
-    whoever sees an item sees every earlier one, and an item that ended never comes back.
-    """
-    return bool(
-        db.read().fetch_all(
-            work_items.FIND_EARLIER_IN_SOURCE_LANE,
-            {
-                "namespace": item.namespace,
-                "source_lane": item.source_lane,
-                "pack_install_id": item.pack_install_id,
-                "position": item.position or 0,
-                "older_pack_install_ids": fence.older_pack_install_ids or _NOTHING,
-            },
-        )
-    )

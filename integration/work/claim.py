@@ -12,7 +12,6 @@ from django.db import IntegrityError
 
 from integration.errors import ConcurrentChange, IntegrationError
 from integration.failpoints import failpoint
-from integration.states import AttemptOutcome
 from integration.storage import db
 from integration.storage.db import Reader, Row, Tx
 from integration.storage.locks import LockedProcess, lock_events_for_claim
@@ -96,8 +95,7 @@ def claim(items: Sequence[Candidate], fence: Fence, *, lease_seconds: int = LEAS
     close the earlier attempt, and insert this one.
 
     Args:
-        items: Candidates that were read without a lock: first claims of one pack and epoch, no two of one lane;
-            or a single later claim.
+        items: Candidates that were read without a lock, of one `batch` and no two of one lane.
         fence: The process's row for the items' pack.
         lease_seconds: How long the leases run, by the database's clock.
 
@@ -256,21 +254,26 @@ def _claim_first(tx: Tx, process: LockedProcess, wanted: Mapping[str, Claim]) ->
 
 
 def _claim_later(tx: Tx, _process: LockedProcess, wanted: Mapping[str, Claim]) -> list[Claim]:
-    (claim,) = wanted.values()
-    params = {**_lease_params(claim), "work_id": claim.work_id, "attempt": claim.item.attempt}
-    if tx.execute(work_items.LATER_CLAIM, params) != 1:
-        return []
-    tx.execute(
-        attempts.CLOSE_EXECUTION_ATTEMPT,
-        {
-            "work_id": claim.work_id,
-            "attempt": claim.item.attempt,
-            "outcome": AttemptOutcome.LOST if claim.item.lease_was_lost else AttemptOutcome.RETRY,
-            "finished_at": claim.item.last_failed_at,
-        },
+    first = next(iter(wanted.values()))
+    matched = tx.execute(
+        work_items.LATER_CLAIM,
+        {**_lease_params(first), "work_ids": tuple(sorted(wanted)), "attempt": first.item.attempt},
     )
+    if not matched:
+        return []
+    won = list(wanted.values()) if matched == len(wanted) else _won(tx, wanted)
+    for claim in sorted(won, key=lambda claim: claim.work_id):
+        tx.execute(
+            attempts.CLOSE_EXECUTION_ATTEMPT,
+            {
+                "work_id": claim.work_id,
+                "attempt": claim.item.attempt,
+                "outcome": claim.item.last_outcome,
+                "finished_at": claim.item.last_ended_at,
+            },
+        )
     _insert_attempts(tx, wanted)
-    return [claim]
+    return won
 
 
 def _insert_attempts(tx: Tx, wanted: Mapping[str, Claim]) -> None:

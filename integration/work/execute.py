@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -37,11 +37,13 @@ class Verdict:
         ended: The transition to make.
         failure: Why it failed; None when it did not.
         after_seconds: When the flow wants its next try; None leaves it to the route's policy.
+        trace_id: What the log calls the delivery; None when nothing was read.
     """
 
     ended: Ended
     failure: FailureClass | None = None
     after_seconds: float | None = None
+    trace_id: str | None = None
 
 
 def execute(claim: Claim, *, chance: Callable[[], float] = random.random) -> Ended | None:
@@ -57,8 +59,44 @@ def execute(claim: Claim, *, chance: Callable[[], float] = random.random) -> End
     Raises:
         Busy: The database did not answer for as long as the lease runs; the item will be reaped.
     """
+    return store(claim, run(claim), chance=chance)
+
+
+def run(claim: Claim) -> Verdict:
+    """Run a claimed item's flow.
+
+    Args:
+        claim: The live claim.
+
+    Returns:
+        How it ended; nothing is stored yet.
+
+    Raises:
+        Busy: The payload could not be read for as long as the lease runs.
+    """
+    if claim.item.is_cancel_requested:
+        return Verdict(ended=Ended.ACKNOWLEDGE_CANCEL)
     with structlog.contextvars.bound_contextvars(work_id=claim.work_id, attempt=claim.attempt):
-        verdict = Verdict(ended=Ended.ACKNOWLEDGE_CANCEL) if claim.item.is_cancel_requested else _run(claim)
+        return _run(claim)
+
+
+def store(claim: Claim, verdict: Verdict, *, chance: Callable[[], float] = random.random) -> Ended | None:
+    """Store how an execution ended, however long the database is away, as long as the lease may run.
+
+    Args:
+        claim: The live claim.
+        verdict: How it ended.
+        chance: A source of numbers from 0 to 1 that spreads the retries.
+
+    Returns:
+        The transition that was stored, or None when the claim was no longer live.
+
+    Raises:
+        Busy: The database did not answer for as long as the lease runs; the item will be reaped.
+    """
+    with structlog.contextvars.bound_contextvars(
+        work_id=claim.work_id, attempt=claim.attempt, trace_id=verdict.trace_id
+    ):
         failpoint("finish.before")
         try:
             ended = patiently(
@@ -110,32 +148,38 @@ def conclude(claim: Claim, verdict: Verdict, *, chance: Callable[[], float] = ra
 def _run(claim: Claim) -> Verdict:
     item = claim.item
     row = claim.event or patiently(lambda: _read_event(item.event_id), role="execute", seconds=claim.lease_seconds)
-    with structlog.contextvars.bound_contextvars(trace_id=row["ReceiptId"] or row["EventId"]):
-        try:
-            payload = _open_payload(row)
-            function = flows.get_flow(item.flow_name, item.flow_version)
-        except flows.FlowUnknown:
-            # Another build of the worker may know it.
-            return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_UNKNOWN)
-        except (errors.IntegrationError, ValueError, RecursionError):
-            return Verdict(ended=Ended.RETRY, failure=FailureClass.PAYLOAD_UNREADABLE)
-        context = flows.FlowContext(
-            work_id=item.work_id,
-            event_id=item.event_id,
-            org_id=row["OrgId"],
-            namespace=row["Namespace"],
-            event_kind=row["EventKind"],
-            payload=payload,
-            attempt=claim.attempt,
-            max_attempts=item.max_attempts,
-            occurred_at=row["OccurredAt"],
-            received_at=row["ReceivedAt"],
-        )
-        started = time.perf_counter()
-        try:
-            return _call(function, context)
-        finally:
-            metrics.FLOW_SECONDS.labels(item.flow_name).observe(time.perf_counter() - started)
+    trace_id = row["ReceiptId"] or row["EventId"]
+    with structlog.contextvars.bound_contextvars(trace_id=trace_id):
+        return replace(_run_flow(claim, row), trace_id=trace_id)
+
+
+def _run_flow(claim: Claim, row: Row) -> Verdict:
+    item = claim.item
+    try:
+        payload = _open_payload(row)
+        function = flows.get_flow(item.flow_name, item.flow_version)
+    except flows.FlowUnknown:
+        # Another build of the worker may know it.
+        return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_UNKNOWN)
+    except (errors.IntegrationError, ValueError, RecursionError):
+        return Verdict(ended=Ended.RETRY, failure=FailureClass.PAYLOAD_UNREADABLE)
+    context = flows.FlowContext(
+        work_id=item.work_id,
+        event_id=item.event_id,
+        org_id=row["OrgId"],
+        namespace=row["Namespace"],
+        event_kind=row["EventKind"],
+        payload=payload,
+        attempt=claim.attempt,
+        max_attempts=item.max_attempts,
+        occurred_at=row["OccurredAt"],
+        received_at=row["ReceivedAt"],
+    )
+    started = time.perf_counter()
+    try:
+        return _call(function, context)
+    finally:
+        metrics.FLOW_SECONDS.labels(item.flow_name).observe(time.perf_counter() - started)
 
 
 def _call(function: flows.Flow, context: flows.FlowContext) -> Verdict:

@@ -5,7 +5,7 @@ None of them writes another table: the last attempt's end is derived from the Wo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -28,6 +28,7 @@ SUMMARIES: Final[dict[FailureClass, str]] = {
     FailureClass.FLOW_UNKNOWN: "No flow of this name and version is registered.",
     FailureClass.PAYLOAD_UNREADABLE: "The payload could not be opened.",
     FailureClass.LEASE_LOST: "The lease ran out before the execution finished.",
+    FailureClass.RELEASED: "The process stopped before it ran this item.",
 }
 _UNKNOWN_TRIES: Final = 5
 log = structlog.get_logger(__name__)
@@ -50,6 +51,12 @@ _STATEMENTS: Final[dict[Ended, Statement]] = {
     Ended.BURY: work_items.BURY_WORK_ITEM,
     Ended.ACKNOWLEDGE_CANCEL: work_items.ACKNOWLEDGE_CANCEL,
 }
+_MANY: Final[dict[Ended, Statement]] = {
+    Ended.COMPLETE: work_items.COMPLETE_WORK_ITEMS,
+    Ended.SKIP: work_items.SKIP_WORK_ITEMS,
+}
+#: The ends that `finish_many` stores.
+STORED_TOGETHER: Final = frozenset(_MANY)
 _TARGETS: Final[dict[Ended, WorkItemState]] = {
     Ended.COMPLETE: WorkItemState.SUCCEEDED,
     Ended.SKIP: WorkItemState.SKIPPED,
@@ -77,6 +84,64 @@ def complete(claim: Claim) -> Ended:
     Rule: A-25, K-02.
     """
     return _end(claim, Ended.COMPLETE)
+
+
+def finish_many(claims: Sequence[Claim], ended: Ended) -> frozenset[str]:
+    """End claims of one claim transaction, none of them of a projection, in one statement.
+
+    Args:
+        claims: Claims of one token and epoch.
+        ended: `complete` or `skip`.
+
+    Returns:
+        The WorkIds that ended so; the others were no longer live and are unchanged.
+
+    Raises:
+        Busy: The database does not answer; nothing was changed by this call.
+        CommitUnknown: The database did not say and could not be asked.
+
+    Locks: WORK_ITEM, by id, sorted.
+    Rule: A-25, K-02.
+    """
+    work_ids = tuple(sorted(claim.work_id for claim in claims))
+    facts = {"work_ids": work_ids, "lease_token": claims[0].lease_token, "epoch": claims[0].epoch}
+    try:
+        matched = db.execute_alone(_MANY[ended], facts)
+    except errors.CommitUnknown:
+        log.warning("work.commit_unknown", count=len(work_ids), transition=ended)
+        matched = -1
+    if matched == len(work_ids):
+        found = frozenset(work_ids)
+    else:
+        # Within an epoch only the claim's own token makes this state.
+        rows = db.read().fetch_all(
+            work_items.LIST_ENDED, {"work_ids": work_ids, "epoch": facts["epoch"], "state": _TARGETS[ended]}
+        )
+        found = frozenset(row["WorkId"] for row in rows)
+        if matched < 0 and not found:
+            # Either it was not stored, or no claim was live: the same statement again tells.
+            raise errors.CommitUnknown
+        metrics.STALE.inc(len(work_ids) - len(found))
+    metrics.FINISHED.labels(ended).inc(len(found))
+    return found
+
+
+def release(claim: Claim) -> bool:
+    """Give back a claim that was never run, as though it had not been made, but for its number.
+
+    The attempt's number is spent, so the item may make one more.
+
+    Args:
+        claim: The live claim.
+
+    Returns:
+        False when it was no longer live; nothing was changed.
+
+    Locks: WORK_ITEM.
+    Rule: K-02, K-08.
+    """
+    params = {**_claim_key(claim), **_failure_facts(FailureClass.RELEASED)}
+    return db.execute_alone(work_items.RELEASE_WORK_ITEM, params) == 1
 
 
 def skip(claim: Claim) -> Ended:

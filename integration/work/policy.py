@@ -86,11 +86,11 @@ def take_turns(items: Iterable[T], group_of: Callable[[T], Hashable]) -> list[T]
     return ordered
 
 
-def own_share_first(items: Iterable[T], key_of: Callable[[T], str], *, place: int, places: int) -> list[T]:
-    """Return items with this process's share of the keys first, otherwise in the given order.
+def take_share(items: Iterable[T], key_of: Callable[[T], str], *, place: int, places: int) -> list[T]:
+    """Return this process's share of the items, in the given order.
 
-    Processes that look at the same window at the same time then seldom race for one row. It is a preference
-    only: who has nothing of its own left takes the others'.
+    Processes that look at the same window at the same time then do not race for one row. Who has nothing of its
+    own there takes some of the others', so that what a stuck process leaves is not left for long.
 
     Args:
         items: Candidates.
@@ -101,4 +101,5 @@ def own_share_first(items: Iterable[T], key_of: Callable[[T], str], *, place: in
     found = list(items)
     if places <= 1:
         return found
-    return sorted(found, key=lambda item: zlib.crc32(key_of(item).encode()) % places != place % places)
+    own = [item for item in found if zlib.crc32(key_of(item).encode()) % places == place % places]
+    return own or found[: max(1, len(found) // places)]

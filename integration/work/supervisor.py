@@ -1,8 +1,9 @@
 """The worker process: one claimer that hands items to flow threads, and the threads around it.
 
-An item is claimed only when a thread is free to run it, so no lease is held by something that waits. Leases of
-flows that run long are renewed by the keeper, which also tells that the process lives and reaps what others
-lost. A database that goes away stops nothing for longer than it is away.
+Slow flows are claimed one by one, as threads become free; fast ones many at a time, a little ahead of the threads.
+What succeeded is stored by the finisher, many ends in one write when there are many. The keeper renews every lease
+that the process holds, also of what waits for a thread, tells that the process lives and reaps what others lost.
+A database that goes away stops nothing for longer than it is away.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,10 +22,12 @@ from integration.ingress import service as ingress
 from integration.storage import db
 from integration.storage.sql import work_items
 from integration.work import claim as claims
-from integration.work import execute, metrics, reap
+from integration.work import execute, finish, metrics, reap
 from integration.work.candidates import CandidateQueue
 from integration.work.claim import Claim
+from integration.work.finisher import Finished, Finisher
 from integration.work.flows import discover_flows
+from integration.work.inflight import InFlight
 from integration.work.outage import OUTAGE, Backoff, patiently
 from integration.work.process import WorkerProcess, register_process
 
@@ -92,10 +96,10 @@ class Supervisor:
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._wake = threading.Event()
-        self._slots = threading.Semaphore(options.concurrency)
         self._handed: queue.SimpleQueue[Claim | None] = queue.SimpleQueue()
-        self._live: dict[str, tuple[Claim, float]] = {}
-        self._live_lock = threading.Lock()
+        self._live = InFlight(options.concurrency)
+        self._finisher = Finisher(self._end)
+        self._count_lock = threading.Lock()
         self._executed = 0
         self._materialized = 0
         self._ingress_idle = MATERIALIZE not in options.roles
@@ -127,6 +131,7 @@ class Supervisor:
         log.info("worker.started", process_id=self._process.process_id, roles=sorted(options.roles))
         runners = [self._start(self._run_flows, f"flow-{index}") for index in range(options.concurrency)]
         keeper = self._start(self._keep, "keeper")
+        finisher = self._start(self._finisher.run, "finisher")
         sources = []
         if CLAIM in options.roles:
             sources.append(self._start(self._claim, "claimer"))
@@ -135,7 +140,7 @@ class Supervisor:
         # Events are not set from a signal handler: it may interrupt the very wait that holds their lock.
         while not self._stop_asked and self._crash is None:
             time.sleep(0.05)
-        drained = self._drain(runners, sources)
+        drained = self._drain(runners, sources, finisher)
         self._ended.set()
         keeper.join(timeout=_STOP_PATIENCE_SECONDS)
         if drained:
@@ -160,7 +165,9 @@ class Supervisor:
         thread.start()
         return thread
 
-    def _drain(self, runners: list[threading.Thread], sources: list[threading.Thread]) -> bool:
+    def _drain(
+        self, runners: list[threading.Thread], sources: list[threading.Thread], finisher: threading.Thread
+    ) -> bool:
         deadline = time.monotonic() + self._options.drain_seconds
         self._stopping.set()
         self._wake.set()
@@ -170,7 +177,9 @@ class Supervisor:
         for _ in runners:
             self._handed.put(None)
         self._join(runners, deadline)
-        return not any(thread.is_alive() for thread in (*sources, *runners)) and not self._live
+        self._finisher.close()
+        self._join([finisher], deadline)
+        return not any(thread.is_alive() for thread in (*sources, *runners, finisher)) and not len(self._live)
 
     def _join(self, threads: list[threading.Thread], deadline: float) -> None:
         for thread in threads:
@@ -192,24 +201,19 @@ class Supervisor:
         backoff = Backoff("claim", self._stopping.wait)
         idle = self._options.poll_seconds
         while not self._stopping.is_set():
-            if not self._slots.acquire(timeout=0.1):
+            room = self._live.wait_for_room(0.1)
+            if not room:
                 continue
-            free = 1
-            while free < self._options.concurrency and self._slots.acquire(blocking=False):
-                free += 1
             # Cleared before the look: what arrives during it wakes the wait after it.
             self._wake.clear()
             found: list[Claim] = []
             try:
-                found = claims.claim_some(self._process, candidates, free, lease_seconds=self._options.lease_seconds)
+                found = claims.claim_some(self._process, candidates, room, lease_seconds=self._options.lease_seconds)
                 backoff.over()
             except OUTAGE as error:
                 candidates.forget()
                 backoff.met(error)
                 continue
-            finally:
-                for _ in range(free - len(found)):
-                    self._slots.release()
             if found:
                 idle = self._options.poll_seconds
                 self._hand_over(found)
@@ -221,17 +225,16 @@ class Supervisor:
                 idle = min(idle * 2, max(_IDLE_SECONDS, self._options.poll_seconds))
 
     def _hand_over(self, found: list[Claim]) -> None:
-        now = time.monotonic()
-        with self._live_lock:
-            self._live.update({claim.work_id: (claim, now) for claim in found})
-        metrics.IN_FLIGHT.inc(len(found))
+        self._live.add(found)
         for claim in found:
             self._handed.put(claim)
 
     def _is_idle(self) -> bool:
         try:
             return (
-                self._ingress_idle and not self._live and db.read().fetch_one(work_items.FIND_UNFINISHED_WORK) is None
+                self._ingress_idle
+                and not len(self._live)
+                and db.read().fetch_one(work_items.FIND_UNFINISHED_WORK) is None
             )
         except OUTAGE:
             return False
@@ -241,21 +244,36 @@ class Supervisor:
     def _run_flows(self) -> None:
         while (claim := self._handed.get()) is not None:
             try:
-                if execute.execute(claim) is not None:
-                    with self._live_lock:
-                        self._executed += 1
+                self._run_one(claim)
             except OUTAGE:
                 # The lease runs out, and whoever reaps it makes the attempt a lost one.
                 log.warning("work.abandoned", work_id=claim.work_id)
                 db.close_connections()
+                self._end([claim], 0)
             except IntegrationError as error:
                 log.error("work.abandoned", work_id=claim.work_id, code=error.code)  # noqa: TRY400
-            finally:
-                with self._live_lock:
-                    self._live.pop(claim.work_id, None)
-                metrics.IN_FLIGHT.dec()
-                self._slots.release()
-                self._wake.set()
+                self._end([claim], 0)
+
+    def _run_one(self, claim: Claim) -> None:
+        if self._stopping.is_set():
+            # It waited for a thread that has become free too late.
+            finish.release(claim)
+            self._end([claim], 0)
+            return
+        started = time.monotonic()
+        verdict = execute.run(claim)
+        self._live.pace.note(time.monotonic() - started)
+        if verdict.ended in finish.STORED_TOGETHER and not claim.item.is_projection:
+            self._finisher.add(Finished(claim=claim, ended=verdict.ended, trace_id=verdict.trace_id))
+            return
+        stored = execute.store(claim, verdict)
+        self._end([claim], 0 if stored is None else 1)
+
+    def _end(self, ended: Sequence[Claim], stored: int) -> None:
+        with self._count_lock:
+            self._executed += stored
+        self._live.remove(ended)
+        self._wake.set()
 
     # The keeper
 
@@ -282,14 +300,10 @@ class Supervisor:
                 backoff.met(error)
 
     def _renew(self, now: float) -> None:
-        with self._live_lock:
-            due = [claim for claim, since in self._live.values() if now - since >= self._options.lease_seconds / 3]
-        for claim in due:
+        for claim in self._live.due_for_renewal(self._options.lease_seconds / 3):
             if claims.renew(claim):
                 metrics.RENEWALS.labels("renewed").inc()
-                with self._live_lock:
-                    if claim.work_id in self._live:
-                        self._live[claim.work_id] = (claim, now)
+                self._live.renewed(claim, now)
             else:
                 # It has just ended, or it was reaped: the flow's own end will be refused.
                 metrics.RENEWALS.labels("stale").inc()

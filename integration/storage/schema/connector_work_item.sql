@@ -55,9 +55,6 @@ CREATE TABLE IF NOT EXISTS `_System_ConnectorWorkItem` (
   -- QueueClass and WorkId are read from the index. Its 'processing' prefix is bounded by the live
   -- claims, so the reaper needs no index by LeaseUntil that every claim would have to maintain.
   KEY `IX_WorkItem_Claim` (`State`, `RunAfter`, `QueueClass`, `WorkId`),
-  -- Head of a source lane over all incarnations of a namespace. State stands before the ordinal:
-  -- the other way round the check walks the lane's whole terminal history.
-  KEY `IX_WorkItem_SourceLane` (`Namespace`, `SourceLane`, `State`, `PackInstallId`, `LaneOrdinal`),
   -- What is left of one incarnation: cutover audits, drains, rollback.
   KEY `IX_WorkItem_Pack` (`PackInstallId`, `State`, `LaneOrdinal`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;

@@ -26,10 +26,11 @@ LIST_CLAIM_CANDIDATES = Statement(
     name="LIST_CLAIM_CANDIDATES",
     text="""
     (SELECT WorkId, EventId, OrgId, WorkType, PackInstallId, RouteId, Namespace, EventKind, FlowName, FlowVersion,
-            QueueClass, SourceLane, TargetLane, LaneOrdinal, InputStartOrdinal, State, RunAfter, Attempt, MaxAttempts,
+            QueueClass, SourceLane, TargetLane, LanePosition, ProjectionKey, State, RunAfter, Attempt, MaxAttempts,
             OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
        FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
       WHERE State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6)
+        AND (ProjectionKey IS NULL OR ProjectionActiveKey IS NOT NULL)
         AND PackInstallId NOT IN %(closed_packs)s
         AND COALESCE(CONCAT(PackInstallId, '/', SourceLane), '') NOT IN %(blocked_lanes)s
         AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
@@ -37,7 +38,7 @@ LIST_CLAIM_CANDIDATES = Statement(
       LIMIT %(limit)s)
     UNION ALL
     (SELECT WorkId, EventId, OrgId, WorkType, PackInstallId, RouteId, Namespace, EventKind, FlowName, FlowVersion,
-            QueueClass, SourceLane, TargetLane, LaneOrdinal, InputStartOrdinal, State, RunAfter, Attempt, MaxAttempts,
+            QueueClass, SourceLane, TargetLane, LanePosition, ProjectionKey, State, RunAfter, Attempt, MaxAttempts,
             OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
        FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
       WHERE State = 'retry' AND RunAfter <= UTC_TIMESTAMP(6)
@@ -55,10 +56,11 @@ LIST_PACK_CANDIDATES = Statement(
     name="LIST_PACK_CANDIDATES",
     text="""
     SELECT WorkId, EventId, OrgId, WorkType, PackInstallId, RouteId, Namespace, EventKind, FlowName, FlowVersion,
-           QueueClass, SourceLane, TargetLane, LaneOrdinal, InputStartOrdinal, State, RunAfter, Attempt, MaxAttempts,
+           QueueClass, SourceLane, TargetLane, LanePosition, ProjectionKey, State, RunAfter, Attempt, MaxAttempts,
            OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Pack)
      WHERE PackInstallId = %(pack_install_id)s AND State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6)
+       AND (ProjectionKey IS NULL OR ProjectionActiveKey IS NOT NULL)
        AND COALESCE(CONCAT(PackInstallId, '/', SourceLane), '') NOT IN %(blocked_lanes)s
        AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
      ORDER BY LaneOrdinal
@@ -68,24 +70,53 @@ LIST_PACK_CANDIDATES = Statement(
 )
 
 # A lane is one namespace's; within it the order is (incarnation, position), so an older incarnation's item
-# is ahead whatever its ordinal. Lock-free and yet free of races: positions never change, they are given
-# under the pack's lock in commit order, and a terminal item never comes back.
-FIND_EARLIER_IN_SOURCE_LANE = Statement(
-    name="FIND_EARLIER_IN_SOURCE_LANE",
+# is ahead whatever its position. Lock-free and yet free of races: positions never change, they are given
+# under the pack's lock in commit order, and a terminal item never comes back. Each branch reads the first
+# entry of one range of the index, however long the lane is.
+LIST_HEAD_POSITIONS = Statement(
+    name="LIST_HEAD_POSITIONS",
     text="""
-    (SELECT WorkId
-       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_SourceLane)
-      WHERE Namespace = %(namespace)s AND SourceLane = %(source_lane)s
-        AND State IN ('pending', 'processing', 'retry', 'blocked', 'awaiting_legacy_outcome', 'legacy_outcome_unknown')
-        AND PackInstallId = %(pack_install_id)s AND LaneOrdinal < %(position)s
-      LIMIT 1)
-    UNION ALL
-    (SELECT WorkId
-       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_SourceLane)
-      WHERE Namespace = %(namespace)s AND SourceLane = %(source_lane)s
-        AND State IN ('pending', 'processing', 'retry', 'blocked', 'awaiting_legacy_outcome', 'legacy_outcome_unknown')
-        AND PackInstallId IN %(older_pack_install_ids)s
-      LIMIT 1)
+    SELECT w.WorkId,
+           LEAST(
+             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'pending'
+                          AND p.PackInstallId = w.PackInstallId
+                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition),
+             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'processing'
+                          AND p.PackInstallId = w.PackInstallId
+                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition),
+             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'retry'
+                          AND p.PackInstallId = w.PackInstallId
+                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition),
+             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'blocked'
+                          AND p.PackInstallId = w.PackInstallId
+                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition),
+             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane
+                          AND p.State = 'awaiting_legacy_outcome' AND p.PackInstallId = w.PackInstallId
+                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition),
+             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane
+                          AND p.State = 'legacy_outcome_unknown' AND p.PackInstallId = w.PackInstallId
+                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition)) AS HeadPosition
+      FROM _System_ConnectorWorkItem w FORCE INDEX (PRIMARY)
+     WHERE w.WorkId IN %(work_ids)s
+    """,
+    returns=Returns.ROWS,
+)
+
+FIND_UNFINISHED_IN_OLDER_INCARNATIONS = Statement(
+    name="FIND_UNFINISHED_IN_OLDER_INCARNATIONS",
+    text="""
+    SELECT WorkId
+      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_LanePosition)
+     WHERE Namespace = %(namespace)s AND SourceLane = %(source_lane)s
+       AND State IN ('pending', 'processing', 'retry', 'blocked', 'awaiting_legacy_outcome', 'legacy_outcome_unknown')
+       AND PackInstallId IN %(older_pack_install_ids)s
+     LIMIT 1
     """,
     returns=Returns.ROWS,
 )
@@ -161,7 +192,7 @@ LATER_CLAIM = Statement(
            TargetLaneActiveKey = SHA2(
              CONCAT('target-lane/1/', OrgId, '/', CHAR_LENGTH(Namespace), '/', Namespace, '/', TargetLane), 256),
            UpdatedAt = UTC_TIMESTAMP(6)
-     WHERE WorkId = %(work_id)s
+     WHERE WorkId IN %(work_ids)s
        AND State = 'retry'
        AND Attempt = %(attempt)s
        AND Attempt < MaxAttempts
@@ -195,6 +226,70 @@ COMPLETE_WORK_ITEM = Statement(
     UPDATE _System_ConnectorWorkItem
        SET State = 'succeeded', Outcome = 'succeeded',
            TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           ProjectionActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+# Many of one claim transaction. A projection's end hands its active key on, so it is never among them.
+COMPLETE_WORK_ITEMS = Statement(
+    name="COMPLETE_WORK_ITEMS",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'succeeded', Outcome = 'succeeded',
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId IN %(work_ids)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+       AND ProjectionKey IS NULL
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+SKIP_WORK_ITEMS = Statement(
+    name="SKIP_WORK_ITEMS",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'skipped', Outcome = 'skipped',
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId IN %(work_ids)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+       AND ProjectionKey IS NULL
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+LIST_ENDED = Statement(
+    name="LIST_ENDED",
+    text="""
+    SELECT WorkId
+      FROM _System_ConnectorWorkItem
+     WHERE WorkId IN %(work_ids)s AND OwnershipEpoch = %(epoch)s AND State = %(state)s
+    """,
+    returns=Returns.ROWS,
+)
+
+# What was claimed and not run. The attempt's number is used up, the item's share of attempts is not.
+RELEASE_WORK_ITEM = Statement(
+    name="RELEASE_WORK_ITEM",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'retry', RunAfter = UTC_TIMESTAMP(6), MaxAttempts = MaxAttempts + 1,
+           FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s,
+           UpdatedAt = UTC_TIMESTAMP(6),
            LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
      WHERE WorkId = %(work_id)s
        AND State = 'processing'
@@ -211,7 +306,8 @@ SKIP_WORK_ITEM = Statement(
     UPDATE _System_ConnectorWorkItem
        SET State = 'skipped', Outcome = 'skipped',
            TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           ProjectionActiveKey = NULL
      WHERE WorkId = %(work_id)s
        AND State = 'processing'
        AND LeaseToken = %(lease_token)s
@@ -250,7 +346,8 @@ BURY_WORK_ITEM = Statement(
            FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
            FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
            TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           ProjectionActiveKey = NULL
      WHERE WorkId = %(work_id)s
        AND State = 'processing'
        AND LeaseToken = %(lease_token)s
@@ -266,7 +363,8 @@ ACKNOWLEDGE_CANCEL = Statement(
     UPDATE _System_ConnectorWorkItem
        SET State = 'cancelled', Outcome = 'cancelled',
            TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           ProjectionActiveKey = NULL
      WHERE WorkId = %(work_id)s
        AND State = 'processing'
        AND LeaseToken = %(lease_token)s
@@ -317,7 +415,8 @@ REAP_EXHAUSTED_WORK_ITEM = Statement(
            FailureClass = 'lease_lost', FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
            FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
            TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           ProjectionActiveKey = NULL
      WHERE WorkId = %(work_id)s
        AND State = 'processing'
        AND LeaseToken = %(lease_token)s

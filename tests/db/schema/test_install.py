@@ -34,6 +34,7 @@ CURRENT_COLUMNS = (
     "RollbackExecutionFenceId",
     "LegacyOutcomeReceiptVersion",
     "LegacyOutcomeReceiptDigest",
+    "LanePosition",
 )
 
 

@@ -59,12 +59,13 @@ def test_probe__names_what_is_missing(empty: BaseDatabaseWrapper) -> None:
         f"{WORK_ITEM}.{column}"
         for column in (
             "InputStartOrdinal",
+            "LanePosition",
             "LegacyOutcomeReceiptDigest",
             "LegacyOutcomeReceiptVersion",
             "RollbackExecutionFenceId",
         )
     )
-    assert found.missing_keys == (f"{WORK_ITEM}.IX_WorkItem_RollbackFence",)
+    assert found.missing_keys == (f"{WORK_ITEM}.IX_WorkItem_LanePosition", f"{WORK_ITEM}.IX_WorkItem_RollbackFence")
 
 
 def test_probe__half_an_upgrade_is_no_capability(empty: BaseDatabaseWrapper) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from integration.states import TERMINAL_STATES, TRANSITIONS, WorkItemState
+from integration.states import TERMINAL_STATES, TRANSITIONS, Maker, WorkItemState
 from integration.storage import db
-from integration.storage.sql import work_items
+from integration.storage.sql import cancellations, dependencies, work_items
 from integration.storage.statements import Statement, all_statements
 from tests.support.work import change, event_row, item_row
 
@@ -33,10 +33,12 @@ class Case:
     matched: int = 1
     #: A claim takes only one of the two sources of its transition.
     source: WorkItemState | None = None
+    #: The states in which a statement that moves nothing may write.
+    stays_in: tuple[WorkItemState, ...] = ()
 
     def allowed(self) -> dict[WorkItemState, WorkItemState]:
         if self.transition is None:
-            return {WorkItemState.PROCESSING: WorkItemState.PROCESSING}
+            return {state: state for state in self.stays_in}
         return {
             move.source: move.target
             for move in TRANSITIONS
@@ -60,9 +62,12 @@ CASES = {
         columns="LeaseToken = NULL, LeaseUntil = NULL, Attempt = 1",
         source=WorkItemState.RETRY,
     ),
-    "renew": Case(work_items.RENEW_LEASE, None, {**OWN, "lease_seconds": 60}),
+    "renew": Case(work_items.RENEW_LEASE, None, {**OWN, "lease_seconds": 60}, stays_in=(WorkItemState.PROCESSING,)),
     "complete": Case(work_items.COMPLETE_WORK_ITEM, "complete", OWN),
+    "complete_many": Case(work_items.COMPLETE_WORK_ITEMS, "complete", OWN),
     "skip": Case(work_items.SKIP_WORK_ITEM, "skip", OWN),
+    "skip_many": Case(work_items.SKIP_WORK_ITEMS, "skip", OWN),
+    "release": Case(work_items.RELEASE_WORK_ITEM, "release", {**OWN, **FAILURE}),
     "retry": Case(work_items.RETRY_WORK_ITEM, "retry", {**OWN, **FAILURE, "delay_microseconds": 1_000}),
     "bury": Case(work_items.BURY_WORK_ITEM, "bury", {**OWN, **FAILURE}),
     "acknowledge_cancel": Case(
@@ -78,14 +83,41 @@ CASES = {
         {**OWN, "slack_seconds": 5, "failure_summary": "x"},
         columns="LeaseToken = 'token-of-the-claim', Attempt = 3",
     ),
+    "cancel": Case(
+        cancellations.CANCEL_WORK_ITEM,
+        "cancel",
+        {"actor_name": "ana", "epoch": EPOCH},
+        columns="LeaseToken = NULL, Attempt = 1, BlockedOn = 'account.created', BlockedSince = UTC_TIMESTAMP(6)",
+    ),
+    "request_cancel": Case(
+        cancellations.REQUEST_CANCEL,
+        None,
+        {"actor_name": "ana", "epoch": EPOCH},
+        stays_in=(WorkItemState.PROCESSING,),
+    ),
+    "block": Case(
+        dependencies.BLOCK_WORK_ITEMS,
+        "block",
+        {"blocked_on": "account.created"},
+        columns="LeaseToken = NULL, Attempt = 0",
+    ),
+    "unblock": Case(
+        dependencies.UNBLOCK_WORK_ITEMS,
+        "unblock",
+        {"blocked_on": "account.created"},
+        columns="LeaseToken = NULL, Attempt = 0, BlockedOn = 'account.created', BlockedSince = UTC_TIMESTAMP(6)",
+    ),
 }
-KERNEL = {"claimant", "reaper"}
+#: Whose transitions have their statements; the others' are made when a cutover or a rollback is.
+MAKERS = {Maker.CLAIMANT, Maker.REAPER, Maker.OPERATOR, Maker.RESOLVER}
+#: It is made together with the replay of an Event that a schema without WorkItems admitted.
+WITHOUT_STATEMENT = {"terminalize_mirror"}
 
 
-def test_cases__cover_every_transition_that_the_kernel_makes():
+def test_cases__cover_every_transition_that_the_program_makes():
     assert {case.transition for case in CASES.values()} - {None} == {
-        move.name for move in TRANSITIONS if move.made_by in KERNEL
-    }
+        move.name for move in TRANSITIONS if move.made_by in MAKERS
+    } - WITHOUT_STATEMENT
     claims = {case.source for case in CASES.values() if case.transition == "claim"}
     assert claims == {move.source for move in TRANSITIONS if move.name == "claim"}
 
@@ -98,6 +130,70 @@ def test_cases__are_all_statements_that_move_a_work_item():
         and re.search(r"\bSET\b.*?\bState = .*?\bWHERE\b", statement.text, re.DOTALL)
     }
     assert moving == {case.statement.name for case in CASES.values() if case.transition is not None}
+
+
+#: What each word of the table is in the statement's WHERE. None: decided before the statement, on what never changes
+#: back.
+GUARDS = {
+    "active projection key": "ProjectionActiveKey IS NOT NULL",
+    "attempt 0": "Attempt = 0",
+    "attempts left": "Attempt < MaxAttempts",
+    "cancellation asked for": "CancelRequestedAt IS NOT NULL",
+    "dependency met": None,
+    "dependency missing": None,
+    "due": "RunAfter <= UTC_TIMESTAMP(6)",
+    "Event unclaimed": "e.ClaimToken IS NULL",
+    "free target lane": "TargetLaneActiveKey IS NULL",
+    "lease over, with slack": "LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND",
+    "live epoch": "OwnershipEpoch = %(epoch)s",
+    "live token": "LeaseToken = %(lease_token)s",
+    "no attempts left": "Attempt >= MaxAttempts",
+    "no cancellation asked for": "CancelRequestedAt IS NULL",
+    "no rollback fence": "RollbackExecutionFenceId IS NULL",
+    "no token": "LeaseToken IS NULL",
+    "read epoch": "OwnershipEpoch = %(epoch)s",
+    "same dependency": "BlockedOn = %(blocked_on)s",
+}
+#: And in its SET.
+WRITES = {
+    "attempt + 1": "Attempt = Attempt + 1",
+    "dependency": "BlockedOn = %(blocked_on)s",
+    "end": "TerminalAt = UTC_TIMESTAMP(6)",
+    "epoch + 1": "OwnershipEpoch = OwnershipEpoch + 1",
+    "Event owner": "e.ExecutionOwner = 'work_item'",
+    "failure class": "FailureClass = ",
+    "failure count": "FailureCount = FailureCount + 1",
+    "failure times": "LastFailedAt = UTC_TIMESTAMP(6)",
+    "lease end": "LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND",
+    "lease owner": "LeaseOwner = %(process_id)s",
+    "new token": "LeaseToken = %(lease_token)s",
+    "no dependency": "BlockedOn = NULL, BlockedSince = NULL",
+    "no lease": "LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL",
+    "no projection key": "ProjectionActiveKey = NULL",
+    "no target lane key": "TargetLaneActiveKey = NULL",
+    "one attempt more": "MaxAttempts = MaxAttempts + 1",
+    "outcome": "Outcome = ",
+    "run after": "RunAfter = UTC_TIMESTAMP(6)",
+    "since when": "BlockedSince = UTC_TIMESTAMP(6)",
+    "target lane key": "TargetLaneActiveKey = SHA2(",
+    "who asked": "CancelRequestedBy = COALESCE(CancelRequestedBy, %(actor_name)s)",
+}
+
+
+@pytest.mark.evidence("K-09")
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.transition is not None])
+def test_statement__has_every_guard_of_the_table_and_writes_what_it_says(name):
+    case = CASES[name]
+    moves = [move for move in TRANSITIONS if move.name == case.transition and case.source in {None, move.source}]
+    text = " ".join(re.sub(r"\bw\.", "", case.statement.text).split())
+    assigned, _, where = text.partition(" WHERE ")
+    for move in moves:
+        guards = {word: GUARDS[word] for word in move.guard}
+        assert [word for word, sql in guards.items() if sql is not None and sql not in where] == []
+        # A batch leaves out what has a projection, whose end hands the key on.
+        written = set(move.writes) - ({"no projection key"} if "ProjectionKey IS NULL" in where else set())
+        assert sorted(word for word in written if WRITES[word] not in assigned) == []
+        assert f"'{move.source}'" in where
 
 
 @pytest.mark.evidence("K-09")
@@ -133,6 +229,7 @@ def test_statement__makes_the_transitions_of_the_table_and_no_other(pack, name, 
         assert after["OwnershipEpoch"] == EPOCH + (1 if case.transition == "claim" else 0)
         assert (after["TerminalAt"] is not None) == (target in TERMINAL_STATES)
         assert (after["LeaseToken"] is not None) == (target is WorkItemState.PROCESSING)
+        assert (after["BlockedSince"] is not None) == (target is WorkItemState.BLOCKED)
 
 
 @pytest.mark.parametrize("wrong", [{"lease_token": "another"}, {"epoch": EPOCH - 1}, {"epoch": EPOCH + 1}])
@@ -148,6 +245,8 @@ def test_statement__with_another_token_or_epoch_changes_nothing(pack, name, wron
     )
     before = item_row(work_id)
 
-    assert db.execute_alone(case.statement, {**case.params, "work_id": work_id, **wrong}) == 0
+    params = {**case.params, "work_id": work_id, "work_ids": (work_id,)}
+
+    assert db.execute_alone(case.statement, {**params, **wrong}) == 0
     assert item_row(work_id) == before
-    assert db.execute_alone(case.statement, {**case.params, "work_id": work_id}) == 1
+    assert db.execute_alone(case.statement, params) == 1

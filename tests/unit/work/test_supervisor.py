@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any, cast
 
 from integration.work.supervisor import Options, Supervisor
@@ -30,12 +31,16 @@ def test_drain__runs_what_a_claim_under_way_still_hands_over():
     runner.start()
     source.start()
     started = time.monotonic()
-    assert supervisor._drain([runner], [source])
+    finisher = threading.Thread(target=supervisor._finisher.run, daemon=True)
+    finisher.start()
+    assert supervisor._drain([runner], [source], finisher)
     assert ran == [late]
     assert time.monotonic() - started < 20.0
 
 
 def test_drain__that_leaves_a_claim_behind_does_not_call_itself_drained():
     supervisor = Supervisor(Options(concurrency=1, drain_seconds=0.1))
-    supervisor._live["w"] = cast(Any, (object(), 0.0))
-    assert not supervisor._drain([], [])
+    supervisor._live.add([cast(Any, SimpleNamespace(work_id="w"))])
+    finisher = threading.Thread(target=supervisor._finisher.run, daemon=True)
+    finisher.start()
+    assert not supervisor._drain([], [], finisher)
