@@ -34,7 +34,8 @@ _CONNECTION_LOST = frozenset({2006, 2013, 2055, 4031})
 _UNAVAILABLE = frozenset({1040, 1053, 1129, 2002, 2003, 9001, 9002, 9003, 9005})
 _CONFLICT = frozenset({1062, 8147})
 _TIDB_GENERIC = 1105
-_TIDB_RERUNNABLE_TEXTS = ("schema is changed", "try again later")
+#: The last: a locked read met a newer version of its rows too often; only the statement failed.
+_TIDB_RERUNNABLE_TEXTS = ("schema is changed", "try again later", "pessimistic lock retry limit reached")
 
 
 def classify(code: int, text: str, *, at_commit: bool, in_transaction: bool) -> Disposition:  # noqa: PLR0911 - a table

@@ -51,6 +51,13 @@ def test_classify__our_own_defects_are_never_retried(code: int):
     assert classify(code, "something else", at_commit=False, in_transaction=True) is Disposition.DEFECT
 
 
-def test_classify__tidb_schema_change_is_rerun():
-    text = "Information schema is changed during the execution"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Information schema is changed during the execution",
+        # Eight claimants of one row: a locked read that kept meeting a newer version.
+        "pessimistic lock retry limit reached",
+    ],
+)
+def test_classify__what_tidb_undid_under_its_general_number_is_rerun(text: str):
     assert classify(1105, text, at_commit=True, in_transaction=True) is Disposition.RERUN
