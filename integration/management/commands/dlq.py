@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError
 
 from integration import errors
 from integration.authority import reads, service
 from integration.authority.listing import DeadFilters, DeadPage
-from integration.authority.values import REPLAY_PERMISSION, VIEW_PERMISSION, Plan, Ref, Refused, Replayed, Ruling
+from integration.authority.values import VIEW_PERMISSION, Plan, Ref, Refused, Replayed, Ruling
+from integration.management.operators import check_text, find_operator
 from integration.values import Actor, plain
 
 _TEXT_FILTERS: Final = (
@@ -77,9 +77,9 @@ class Command(BaseCommand):
             sys.exit(code)
 
     def _run(self, options: dict[str, Any]) -> int:
-        _check_text(options)
+        check_text(options)
         try:
-            actor = _actor(options["operator"])
+            actor = find_operator(options["operator"])
             return int(getattr(self, f"_{options['action']}")(actor, options))
         except (OperationalError, InterfaceError):
             # Plain reads pass the driver's error on, and its text names the server and the account.
@@ -190,24 +190,6 @@ class Command(BaseCommand):
             self._document({"error": error.code, "message": error.operator_message(), **plain(error.data_fields)})
         else:
             self.stderr.write(f"{error.code}: {error.operator_message()}")
-
-
-def _check_text(options: Mapping[str, Any]) -> None:
-    """Refuse bytes that are no UTF-8: the shell hands them over as lone surrogates, which no column holds."""
-    for name, value in options.items():
-        if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-            message = f"{name.replace('_', '-')} is not UTF-8 text."
-            raise errors.InvalidInput(message, field=name)
-
-
-def _actor(name: str) -> Actor:
-    """Return the named operator with the rights that the database gives at this moment."""
-    user = get_user_model().objects.filter(username=name).first()
-    if user is None:
-        message = "There is no operator of this name."
-        raise errors.NotAllowed(message)
-    held = frozenset(key for key in (VIEW_PERMISSION, REPLAY_PERMISSION) if user.has_perm(key))
-    return Actor(user_id=user.pk, name=user.get_username(), via="command", permissions=held)
 
 
 def _demand(actor: Actor, permission: str) -> None:
