@@ -147,6 +147,8 @@ class FailureClass(StrEnum):
     FLOW_UNKNOWN = "flow_unknown"
     #: The payload cannot be opened or read.
     PAYLOAD_UNREADABLE = "payload_unreadable"
+    #: An input of the generation's range is not there.
+    INPUTS_MISSING = "inputs_missing"
     #: The lease ran out before the execution finished.
     LEASE_LOST = "lease_lost"
     #: No failure: a draining process gave it back before it ran.

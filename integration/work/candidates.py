@@ -48,7 +48,7 @@ class Candidate:
     source_lane: str | None
     target_lane: str | None
     position: int | None
-    is_projection: bool
+    projection_key: str | None
     state: WorkItemState
     attempt: int
     max_attempts: int
@@ -56,6 +56,11 @@ class Candidate:
     last_ended_at: datetime | None
     last_outcome: AttemptOutcome
     is_cancel_requested: bool
+
+    @property
+    def is_projection(self) -> bool:
+        """Whether this is a generation of a source projection, with a range of inputs."""
+        return self.projection_key is not None
 
     @property
     def is_first(self) -> bool:
@@ -104,7 +109,7 @@ def candidate_from_row(row: Row) -> Candidate:
         source_lane=row["SourceLane"],
         target_lane=row["TargetLane"],
         position=row["LanePosition"],
-        is_projection=row["ProjectionKey"] is not None,
+        projection_key=row["ProjectionKey"],
         state=stored(WorkItemState, row["State"]),
         attempt=row["Attempt"],
         max_attempts=row["MaxAttempts"],

@@ -1,6 +1,7 @@
 """How a claimed execution ends: one statement each, guarded by token and epoch, one commit.
 
-None of them writes another table: the last attempt's end is derived from the WorkItem.
+None of them writes another table: the last attempt's end is derived from the WorkItem. The end of a projection's
+generation also gives its active key to the queued successor, in a later statement of the same transaction.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Final
 import structlog
 
 from integration import errors
-from integration.states import FailureClass, WorkItemState
+from integration.projection.handoff import end_generation
+from integration.states import TERMINAL_STATES, FailureClass, WorkItemState
 from integration.storage import db
+from integration.storage.db import Reader, Tx
 from integration.storage.sql import work_items
 from integration.storage.statements import Statement
 from integration.work import metrics
@@ -27,6 +30,7 @@ SUMMARIES: Final[dict[FailureClass, str]] = {
     FailureClass.FLOW_REJECTED: "The flow rejected the input.",
     FailureClass.FLOW_UNKNOWN: "No flow of this name and version is registered.",
     FailureClass.PAYLOAD_UNREADABLE: "The payload could not be opened.",
+    FailureClass.INPUTS_MISSING: "An input of the range is not there.",
     FailureClass.LEASE_LOST: "The lease ran out before the execution finished.",
     FailureClass.RELEASED: "The process stopped before it ran this item.",
 }
@@ -80,8 +84,8 @@ def complete(claim: Claim) -> Ended:
         Busy: The database does not answer; nothing was changed by this call.
         CommitUnknown: The database did not say and could not be asked.
 
-    Locks: WORK_ITEM.
-    Rule: A-25, K-02.
+    Locks: WORK_ITEM; for a projection its successor too.
+    Rule: A-25, K-02, P-24.
     """
     return _end(claim, Ended.COMPLETE)
 
@@ -197,11 +201,12 @@ def _claim_key(claim: Claim) -> dict[str, object]:
 
 def _end(claim: Claim, ended: Ended, facts: dict[str, object] | None = None) -> Ended:
     params = {**_claim_key(claim), **(facts or {})}
-
-    def write() -> bool:
-        return db.execute_alone(_STATEMENTS[ended], params) == 1
-
-    if not _settled(write, claim, ended):
+    projection_key = claim.item.projection_key
+    if projection_key is not None and _TARGETS[ended] in TERMINAL_STATES:
+        stored = _end_projection(claim, ended, params, projection_key)
+    else:
+        stored = _settled(lambda: db.execute_alone(_STATEMENTS[ended], params) == 1, claim, ended)
+    if not stored:
         metrics.STALE.inc()
         raise errors.StaleClaim(work_id=claim.work_id)
     metrics.FINISHED.labels(ended).inc()
@@ -215,13 +220,30 @@ def _settled(write: Callable[[], bool], claim: Claim, ended: Ended) -> bool:
             return write()
         except errors.CommitUnknown:
             log.warning("work.commit_unknown", work_id=claim.work_id, transition=ended)
-            row = db.read().fetch_one(work_items.READ_CLAIM_FACTS, {"work_id": claim.work_id})
-            if row is None or row["OwnershipEpoch"] != claim.epoch:
-                return False
-            if row["LeaseToken"] != claim.lease_token:
-                # Only this claim and the reaper move a row within its epoch, and the reaper says so.
-                return bool(row["State"] == _TARGETS[ended] and row["FailureClass"] != FailureClass.LEASE_LOST)
+            stored = _find_end(db.read(), claim, ended)
+            if stored is not None:
+                return stored
     raise errors.CommitUnknown(work_id=claim.work_id)
+
+
+def _end_projection(claim: Claim, ended: Ended, params: dict[str, object], projection_key: str) -> bool:
+    """End a generation and hand its key on in one transaction; both are stored or neither is."""
+
+    def unit(tx: Tx) -> bool:
+        return end_generation(tx, _STATEMENTS[ended], params, projection_key=projection_key)
+
+    return db.run(unit, name="work.finish", settle=lambda reader: _find_end(reader, claim, ended))
+
+
+def _find_end(reader: Reader, claim: Claim, ended: Ended) -> bool | None:
+    """Return whether a claim ended as it was to, or None while it is live and nothing of it was stored."""
+    row = reader.fetch_one(work_items.READ_CLAIM_FACTS, {"work_id": claim.work_id})
+    if row is None or row["OwnershipEpoch"] != claim.epoch:
+        return False
+    if row["LeaseToken"] != claim.lease_token:
+        # Only this claim and the reaper move a row within its epoch, and the reaper says so.
+        return bool(row["State"] == _TARGETS[ended] and row["FailureClass"] != FailureClass.LEASE_LOST)
+    return None
 
 
 def _is_cancel_requested(claim: Claim) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from integration.projection.handoff import end_generation
 from integration.states import FailureClass
 from integration.storage import db
 from integration.storage.db import Row, Tx
@@ -89,7 +90,9 @@ def _reap(row: Row, fence: Fence, *, slack_seconds: int, exhausted: bool) -> boo
 
     def unit(tx: Tx) -> bool:
         lock_fence(tx, fence)
-        return tx.execute(statement, params) == 1
+        # Only the end of a generation hands its key on: one that will be claimed again keeps it.
+        key = row["ProjectionKey"] if exhausted else None
+        return end_generation(tx, statement, params, projection_key=key)
 
     # An unanswered commit needs no settling: whoever reads the row next sees what it is.
     return db.run(unit, name="work.reap")

@@ -379,7 +379,7 @@ ACKNOWLEDGE_CANCEL = Statement(
 LIST_EXPIRED_LEASES = Statement(
     name="LIST_EXPIRED_LEASES",
     text="""
-    SELECT WorkId, PackInstallId, LeaseToken, OwnershipEpoch, Attempt, MaxAttempts
+    SELECT WorkId, PackInstallId, ProjectionKey, LeaseToken, OwnershipEpoch, Attempt, MaxAttempts
       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
      WHERE State = 'processing' AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
      LIMIT %(limit)s
