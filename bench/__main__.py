@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import dead_letters, ingest, work
+from bench import batches, dead_letters, ingest, work
 from bench.harness import database_server
 
-BENCHES = {"b1": ingest.run, "b2": work.run, "b6": dead_letters.run}
+BENCHES = {"b1": ingest.run, "b2": work.run, "b3": batches.run, "b6": dead_letters.run}
 
 
 def main() -> int:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, urlencode, urlsplit
 
-from bench.harness import Report, Server, Workspace, install_lockhouse, workspace
+from bench.harness import Server, Workspace, install_lockhouse, workspace
+from bench.report import Report
 from bench.stats import median, percentile
 
 _TABLES = ("Event", "WorkItem")

@@ -1,9 +1,8 @@
-"""What every benchmark needs: a durable throwaway server, counters, processes on it, and a report."""
+"""What every benchmark needs: a durable throwaway server, counters, and processes on it."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -12,21 +11,19 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import MySQLdb
 
-from bench.stats import Ratio, median, paired_ratio
+from bench.addresses import connect
 from tests.support import servers
 from tests.support.processes import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "var" / "bench"
 SECRET = "the-secret-that-signs-the-benchmark"
 PEER_PYTHON = ROOT / ".cache" / "bench-venv" / "bin" / "python"
+DJ_QUEUE_PYTHON = ROOT / ".cache" / "bench-dj-queue-venv" / "bin" / "python"
 
 
 @dataclass
@@ -46,29 +43,14 @@ class Server:
 
     def connect(self, database: str | None = None) -> Any:
         """Open a connection of the harness's own, at the console's isolation."""
-        parts = urlsplit(self.url)
-        query = parse_qs(parts.query)
-        where: dict[str, Any] = (
-            {"unix_socket": query["unix_socket"][0]}
-            if "unix_socket" in query
-            else {"host": parts.hostname, "port": parts.port or 3306}
-        )
-        connection = MySQLdb.connect(
-            user=unquote(parts.username or "root"),
-            password=unquote(parts.password or ""),
-            charset="utf8mb4",
-            autocommit=True,
-            **where,
-            **({"database": database} if database else {}),
-        )
-        with connection.cursor() as cursor:
-            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            cursor.execute("SET time_zone = '+00:00'")
-        return connection
+        return connect(self.database_url(database) if database else self._address(""))
 
     def database_url(self, name: str) -> str:
         """Return the address of one database, which is made if it is missing."""
         self.run(f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+        return self._address(name)
+
+    def _address(self, name: str) -> str:
         head, _, query = self.url.partition("?")
         return f"{head.rsplit('/', 1)[0]}/{name}" + (f"?{query}" if query else "")
 
@@ -186,6 +168,10 @@ class Workspace:
                     running.kill()
                     running.wait()
 
+    def newest_log(self) -> Path:
+        """Return the log of the process that was started last."""
+        return max(self.folder.glob("process-*.log"), key=lambda log: int(log.stem.partition("-")[2]))
+
     @contextlib.contextmanager
     def gunicorn(self, application: str, environment: Mapping[str, str]) -> Iterator[str]:
         """Serve an application with the console's own gunicorn settings; yield its base address."""
@@ -225,91 +211,19 @@ def install_lockhouse(work: Workspace, server: Server, database: str = "lockhous
 
 
 def resident_mib(pids: Sequence[int]) -> float:
-    """Return the resident memory of processes, in MiB."""
-    total = 0
-    for pid in pids:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                total += int(line.split()[1])
-    return total / 1024
-
-
-@dataclass
-class Report:
-    """What one benchmark measured, as a table and as a line of JSON.
-
-    Attributes:
-        bench: Its name.
-        engine: The database.
-        quick: Whether it was a smoke run, whose figures mean nothing.
-        series: Figures by name, one a round.
-        ratios: Comparisons by name.
-        goals: Sentence and whether it holds.
-        facts: Single figures.
-    """
-
-    bench: str
-    engine: str
-    quick: bool
-    series: dict[str, list[float]] = field(default_factory=dict)
-    ratios: dict[str, Ratio] = field(default_factory=dict)
-    goals: list[tuple[str, bool]] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-    load_before: float = field(default_factory=lambda: os.getloadavg()[0])
-
-    def add(self, name: str, value: float) -> None:
-        """Note one round's figure."""
-        self.series.setdefault(name, []).append(value)
-
-    def compare(self, name: str, ours: str, theirs: str) -> Ratio:
-        """Compare two series that were measured in the same rounds."""
-        ratio = paired_ratio(self.series[ours], self.series[theirs])
-        self.ratios[name] = ratio
-        return ratio
-
-    def demand(self, sentence: str, holds: bool) -> None:
-        """Note a goal and whether it is met."""
-        self.goals.append((sentence, holds))
-
-    def show(self) -> None:
-        """Print the tables."""
-        note = "  SMOKE RUN: the figures mean nothing" if self.quick else ""
-        print(f"\n== {self.bench} on {self.engine}, load {self.load_before:.1f} before it{note}")
-        for name, values in self.series.items():
-            print(f"  {name:<46} {median(values):>12,.2f}   [{min(values):,.2f} .. {max(values):,.2f}]")
-        for name, value in self.facts.items():
-            print(f"  {name:<46} {value!s:>12}")
-        for name, ratio in self.ratios.items():
-            print(f"  ratio {name:<40} {ratio!s:>20}   {ratio.rounds} rounds")
-        for sentence, holds in self.goals:
-            print(f"  {'met   ' if holds else 'MISSED'} {sentence}")
-        sys.stdout.flush()
-
-    def store(self) -> None:
-        """Append the line to var/bench."""
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        line = {
-            "bench": self.bench,
-            "engine": self.engine,
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": _commit(),
-            "quick": self.quick,
-            "cores": os.cpu_count(),
-            "load": [round(self.load_before, 2), round(os.getloadavg()[0], 2)],
-            "series": {name: [round(value, 4) for value in values] for name, values in self.series.items()},
-            "ratios": {
-                name: {"median": round(r.median, 4), "low": round(r.low, 4), "high": round(r.high, 4)}
-                for name, r in self.ratios.items()
-            },
-            "facts": self.facts,
-            "goals": [{"goal": sentence, "met": holds} for sentence, holds in self.goals],
-        }
-        with (RESULTS / f"{self.bench}.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
-
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip()
+    """Return the resident memory of processes and of all that they started, in MiB."""
+    parents: dict[int, int] = {}
+    resident: dict[int, int] = {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):
+            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+            pid = int(status.parent.name)
+            parents[pid] = int(fields["PPid"])
+            resident[pid] = int(fields.get("VmRSS", "0 kB").split()[0])
+    family = set(pids)
+    grown = True
+    while grown:
+        born = {pid for pid, parent in parents.items() if parent in family} - family
+        family |= born
+        grown = bool(born)
+    return sum(resident.get(pid, 0) for pid in family) / 1024

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import webhooks
-from bench.harness import Report, Server, install_lockhouse, workspace
+from bench.harness import Server, install_lockhouse, workspace
+from bench.report import Report
 from bench.stats import percentile
 
 _STALL_SECONDS = 8.0

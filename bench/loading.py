@@ -1,22 +1,24 @@
-"""Loads work for the worker benchmark, in a process of its own: `python -m bench.loading COUNT [STATE]`.
+"""Admits work in a process of its own: `python -m bench.loading COUNT FLOW [STATE] [--interval SECONDS]`.
 
 Prints the pack as JSON, so that the next call adds to the same one.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from dataclasses import asdict
 
 import django
 
-PAYLOAD = {"event": "deal.updated", "deal": {"id": 4711, "stage": "won", "note": "x" * 800}}
-BATCH = 500
+from bench.pacing import pace
+from bench.payload import PAYLOAD
+
+_BATCH = 500
 
 
-def main(count: int, state: str) -> None:
-    """Admit items of the flow that does nothing."""
+def main(count: int, flow: str, state: str, interval_seconds: float) -> None:
+    """Admit items of a flow: many a statement, or one at a time at a pace."""
     django.setup()
     from tests.support.work import Pack
 
@@ -25,11 +27,20 @@ def main(count: int, state: str) -> None:
         for name, value in json.loads(state).items():
             setattr(pack, name, value)
     else:
-        pack = Pack(namespace="bench", flow="bench.noop")
-    for start in range(0, count, BATCH):
-        pack.admit(min(BATCH, count - start), payload=PAYLOAD)
+        pack = Pack(namespace="bench", flow=flow)
+    if interval_seconds:
+        pace(count, interval_seconds, lambda at: pack.admit(payload={**PAYLOAD, "at": at}))
+    else:
+        for start in range(0, count, _BATCH):
+            pack.admit(min(_BATCH, count - start), payload=PAYLOAD)
     print(json.dumps(asdict(pack)))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("count", type=int)
+    parser.add_argument("flow")
+    parser.add_argument("state", nargs="?", default="")
+    parser.add_argument("--interval", type=float, default=0.0)
+    options = parser.parse_args()
+    main(options.count, options.flow, options.state, options.interval)

@@ -1,7 +1,8 @@
-"""The flow of the benchmarks."""
+"""The flows of the benchmarks."""
 
 from __future__ import annotations
 
+from bench.pacing import note
 from integration.work.flows import FlowContext, flow
 
 
@@ -9,3 +10,9 @@ from integration.work.flows import FlowContext, flow
 def noop(context: FlowContext) -> None:
     """Do nothing, so that only the kernel is measured."""
     del context
+
+
+@flow("bench.timed", 1)
+def timed(context: FlowContext) -> None:
+    """Write down how long the item waited since it was admitted."""
+    note(float(context.payload["at"]))

@@ -12,7 +12,7 @@ import secrets
 import signal
 import sys
 
-import MySQLdb
+from bench.addresses import connect
 
 TABLE = """CREATE TABLE IF NOT EXISTS floor_item (
   id BIGINT PRIMARY KEY AUTO_INCREMENT, state VARCHAR(16) NOT NULL, run_after DATETIME(6) NOT NULL,
@@ -27,15 +27,7 @@ COMPLETE = """UPDATE floor_item SET state = 'done', token = NULL, lease_until = 
 
 def main() -> None:
     """Claim and complete until told to stop."""
-    connection = MySQLdb.connect(
-        unix_socket=os.environ["PEER_SOCKET"],
-        user="root",
-        database=os.environ["PEER_DATABASE"],
-        charset="utf8mb4",
-        autocommit=True,
-    )
-    cursor = connection.cursor()
-    cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    cursor = connect(os.environ["PEER_URL"]).cursor()
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     won = lost = 0
