@@ -102,6 +102,17 @@ class ExecutionClass(StrEnum):
     PER_EVENT = "per_event"
 
 
+class ReduceBy(StrEnum):
+    """How the inputs of a projection's generation become the payload that its flow is given."""
+
+    #: The last input's payload.
+    LAST = "last"
+    #: Field by field, a later value in place of an earlier one.
+    MERGE = "merge"
+    #: A function that an app registers.
+    CUSTOM = "custom"
+
+
 class WorkType(StrEnum):
     """The two work types of Event-backed work."""
 

@@ -8,11 +8,11 @@ payload, whatever the inputs' own clocks say.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from integration.errors import IntegrationError, InvariantBroken
 from integration.projection.inputs import Input
+from integration.states import ReduceBy
 
 Payload = Mapping[str, Any]
 Reducer = Callable[[Iterable[Input]], Payload]
@@ -23,17 +23,6 @@ class ReducerUnknown(IntegrationError):
     """No reducer of this name and version is registered in this process."""
 
     code = "reducer_unknown"
-
-
-class ReduceBy(StrEnum):
-    """The ways in which inputs become one payload."""
-
-    #: The last input's payload.
-    LAST = "last"
-    #: Field by field, a later value in place of an earlier one.
-    MERGE = "merge"
-    #: A registered function.
-    CUSTOM = "custom"
 
 
 _registry: dict[tuple[str, str], Reducer] = {}

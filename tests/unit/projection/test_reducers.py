@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from integration.errors import InvariantBroken
 from integration.projection import reducers
 from integration.projection.inputs import Input
-from integration.projection.reducers import ReduceBy, ReducerUnknown, get_reducer, reduce_last, reduce_merge, reducer
+from integration.projection.reducers import ReducerUnknown, get_reducer, reduce_last, reduce_merge, reducer
+from integration.states import ReduceBy
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BUILT_IN = [reduce_last, reduce_merge]
