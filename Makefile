@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint evidence bench shots clean
+.PHONY: help setup run test lint evidence batteries bench shots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ lint: ## formats, linters, types, import layers, templates, deployment checks
 evidence: ## run the tests and print which statements they prove
 	@bin/setup test
 	@bin/test; tested=$$?; LOCKHOUSE_LOCAL=1 .venv/bin/python manage.py evidence && exit $$tested
+
+batteries: ## attack the guarantees with kills, races, cuts and outages, and count; LONG=1 for the long form
+	@bin/setup test
+	@bin/batteries $(if $(LONG),--form long)
 
 bench: ## measure against peers, in interleaved pairs; prints ratios
 	@bin/setup test

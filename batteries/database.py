@@ -1,0 +1,123 @@
+"""The database that a battery attacks: the caller's, or a throwaway server with the schema of the program."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from tests.support import servers
+
+
+@dataclass
+class Ground:
+    """Where a battery works.
+
+    Attributes:
+        engine: `mariadb` or `tidb`.
+        url: The database's address.
+        folder: Scratch files.
+        size: How large the battery is: `shortest`, `short`, `long`.
+        seed: Where random choices come from.
+        mutant: Take the guard away.
+    """
+
+    engine: str
+    url: str
+    folder: Path
+    size: str
+    seed: int
+    mutant: bool
+
+    def pick(self, shortest: Any, short: Any, long: Any) -> Any:
+        """Return what fits the size."""
+        return {"shortest": shortest, "short": short, "long": long}[self.size]
+
+
+def load_django(url: str) -> None:
+    """Load the program with the tests' settings and keys on a database."""
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.support.settings"
+    os.environ["LOCKHOUSE_DATABASE_URL"] = url
+    os.environ.setdefault("LOCKHOUSE_LOG_LEVEL", "ERROR")
+    import django
+
+    from batteries import hook
+    from integration import failpoints
+
+    # Before the program imports it by name: its own failpoints are then places like any other.
+    failpoints.failpoint = hook.named_place
+    django.setup()
+
+
+def use(url: str) -> None:
+    """Point this process at another address."""
+    from django.conf import settings
+    from django.db import connections
+
+    from console.settings import databases
+
+    connections.close_all()
+    settings.DATABASES["default"].clear()
+    settings.DATABASES["default"].update(databases(url)["default"])
+    with contextlib.suppress(AttributeError):
+        delattr(connections._connections, "default")
+    connections.settings = connections.configure_settings(settings.DATABASES)
+
+
+def through(url: str, socket: Path) -> str:
+    """Return the address of the same database behind another Unix socket."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, "root@localhost", parts.path, f"unix_socket={quote(str(socket), safe='/')}", ""))
+
+
+def install_schema() -> None:
+    """Make every table, unless they are there."""
+    from django.core.management import call_command
+    from django.db import connections
+
+    from tests.support import cleaning
+
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SHOW TABLES LIKE '\\_System\\_ConnectorWorkItem'")
+        is_made = cursor.fetchone() is not None
+    if not is_made:
+        call_command("migrate", verbosity=0)
+        call_command("install_schema", verbosity=0, stdout=io.StringIO())
+    cleaning.remember_reference_rows()
+
+
+def create_database(url: str) -> None:
+    """Make the database that an address names."""
+    from urllib.parse import parse_qs
+
+    import MySQLdb
+
+    socket = parse_qs(urlsplit(url).query)["unix_socket"][0]
+    connection = MySQLdb.connect(unix_socket=socket, user="root")
+    connection.cursor().execute("CREATE DATABASE IF NOT EXISTS lockhouse CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    connection.close()
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """Make a folder that is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="lh-battery-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def server(engine: str) -> Iterator[str]:
+    """Run a throwaway server; yield the address of its empty database."""
+    with servers.server(engine) as url:
+        create_database(url)
+        yield url
