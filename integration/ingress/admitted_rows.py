@@ -68,6 +68,7 @@ def event_row(context: AdmissionContext, receipt: LockedReceipt, event: DerivedE
         "received_at": receipt.row["ReceivedAt"],
         "execution_owner": "event",
         "status": "pending",
+        "terminal_at": None,
     }
 
 

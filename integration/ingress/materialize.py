@@ -1,7 +1,8 @@
 """Receipts to Events and WorkItems: what one pack transaction does.
 
-Order of locks: the pack, then the receipts by id. Everything that decides is read under the pack's lock:
-that the incarnation is active, which routes are live, which fences are armed, the next ordinal.
+Order of locks: the pack, the receipts by id, and, for inputs of source projections, the selected Events and the
+generations that they may extend. Everything that decides is read under the pack's lock: that the incarnation is
+active, which routes are live, which fences are armed, the next ordinal.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Final, Self
 from integration import errors
 from integration.catalog.reads import WebhookBinding, bind_webhooks, parse_route
 from integration.failpoints import failpoint
-from integration.ingress import crypto, idempotency
-from integration.ingress.admitted_rows import AdmissionContext, event_row, work_item_row
+from integration.ingress import crypto
+from integration.ingress.admitted_rows import AdmissionContext
+from integration.ingress.planning import Derived, Plan, plan_events
 from integration.ingress.policy import (
     ArmedFence,
     DerivedEvent,
@@ -25,15 +27,15 @@ from integration.ingress.policy import (
     derive_events,
     find_fence,
 )
+from integration.projection.admission import Place, advance_ordinals
 from integration.states import PackStatus, ReceiptState
 from integration.storage import db
-from integration.storage.db import Row, Tx
+from integration.storage.db import Tx
 from integration.storage.locks import LockedPack, LockedReceipt, lock_pack, lock_receipts
 from integration.storage.sql import cutovers, events, fences, packs, receipts, routes, work_items
 from integration.storage.sql.audit import READ_DATABASE_TIME
 
 Position = tuple[datetime, str]
-_Derived = tuple[LockedReceipt, tuple[DerivedEvent, ...]]
 START: Final[Position] = (datetime(1970, 1, 1, tzinfo=UTC), "")
 
 
@@ -45,7 +47,9 @@ class MaterializedBatch:
         count: Receipts that became work.
         event_count: Events, each with its WorkItem.
         quarantined: Receipts that cannot become work, by code.
-        held: Receipts that stay: a fence stops them, or their key is not in the ring.
+        held: Receipts that stay: a fence stops them, their key is not in the ring, or their projection cannot take
+            them yet.
+        placed: Into which generations the inputs of source projections went.
         end: Where the page ended; None when there was no page.
     """
 
@@ -53,6 +57,7 @@ class MaterializedBatch:
     event_count: int = 0
     quarantined: Counter[QuarantineCode] = field(default_factory=Counter)
     held: int = 0
+    placed: Counter[Place] = field(default_factory=Counter)
     end: Position | None = None
 
     def __add__(self, other: MaterializedBatch) -> Self:
@@ -63,6 +68,7 @@ class MaterializedBatch:
             event_count=self.event_count + other.event_count,
             quarantined=self.quarantined + other.quarantined,
             held=self.held + other.held,
+            placed=self.placed + other.placed,
         )
 
 
@@ -75,27 +81,18 @@ class Page:
         receipt_ids: In order of arrival.
         webhooks: The incarnation's webhooks by key.
         end: Where the page ends.
+        is_single: The page is one receipt of a batch that collided; what it repeats is looked for with more care.
     """
 
     pack_install_id: str
     receipt_ids: tuple[str, ...]
     webhooks: Mapping[str, WebhookBinding]
     end: Position
+    is_single: bool = False
 
     def only(self, receipt_id: str) -> Page:
         """Return the page of one of its receipts."""
-        return replace(self, receipt_ids=(receipt_id,))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Plan:
-    """What the transaction will write, in the receipts' order."""
-
-    events: list[Row] = field(default_factory=list)
-    work_items: list[Row] = field(default_factory=list)
-    materialized: list[str] = field(default_factory=list)
-    quarantined: dict[QuarantineCode, list[str]] = field(default_factory=dict)
-    held: int = 0
+        return replace(self, receipt_ids=(receipt_id,), is_single=True)
 
 
 def read_page(pack_install_id: str, limit: int, after: Position) -> Page | None:
@@ -146,7 +143,7 @@ def materialize_page(page: Page) -> MaterializedBatch:
         IntegrityError: A row of another writer collides; nothing was changed.
         Busy: The database is busy; nothing was changed.
 
-    Locks: PACK, RECEIPT.
+    Locks: PACK, RECEIPT; EVENT and WORK_ITEM where a source projection has inputs.
     """
     batch = db.run(lambda tx: _materialize(tx, page), name="ingress.materialize")
     failpoint("materialize.after_commit")
@@ -162,7 +159,7 @@ def quarantine_page(page: Page) -> MaterializedBatch:
     def unit(tx: Tx) -> MaterializedBatch:
         pack = lock_pack(tx, page.pack_install_id)
         ids = [row.row["ReceiptId"] for row in _lock_ready(pack, page)]
-        plan = _Plan(quarantined={QuarantineCode.EVENT_CONFLICT: ids} if ids else {})
+        plan = Plan(quarantined={QuarantineCode.EVENT_CONFLICT: ids} if ids else {})
         return _write(pack, plan, page)
 
     return db.run(unit, name="ingress.quarantine")
@@ -173,14 +170,14 @@ def _materialize(tx: Tx, page: Page) -> MaterializedBatch:
     if pack.row["Status"] != PackStatus.ACTIVE:
         return MaterializedBatch(end=page.end)
     context = _read_context(pack)
-    plan = _Plan()
-    derived: list[_Derived] = []
+    plan = Plan()
+    derived: list[Derived] = []
     for receipt in _lock_ready(pack, page):
         receipt_id = receipt.row["ReceiptId"]
         try:
             found = _open_and_derive(receipt, page, context)
         except Unmaterializable as finding:
-            plan.quarantined.setdefault(finding.code, []).append(receipt_id)
+            plan.quarantine(receipt_id, finding.code)
         except crypto.KeyUnavailable:
             plan.held += 1
         else:
@@ -188,8 +185,7 @@ def _materialize(tx: Tx, page: Page) -> MaterializedBatch:
                 plan.held += 1
             else:
                 derived.append((receipt, found))
-                plan.materialized.append(receipt_id)
-    _plan_events(context, plan, derived)
+    plan_events(context, plan, derived, is_single=page.is_single)
     batch = _write(pack, plan, page)
     failpoint("materialize.before_commit")
     return batch
@@ -249,63 +245,15 @@ def _open_and_derive(receipt: LockedReceipt, page: Page, context: AdmissionConte
     return derive_events(page.webhooks[receipt.row["RouteKey"]].rule, context.live_routes, body)
 
 
-def _plan_events(
-    context: AdmissionContext, plan: _Plan, derived: list[tuple[LockedReceipt, tuple[DerivedEvent, ...]]]
-) -> None:
-    keyed = [(receipt, event, _event_key(receipt, event)) for receipt, found in derived for event in found]
-    taken = _read_taken(context, [(event, key) for _, event, key in keyed if event.item_id is not None])
-    ordinal = context.pack.row["NextLaneOrdinal"]
-    for receipt, event, key in keyed:
-        identity = (event.route.event_kind, key)
-        if identity in taken:
-            continue
-        taken.add(identity)
-        row = event_row(context, receipt, event, key, ordinal)
-        plan.events.append(row)
-        plan.work_items.append(work_item_row(context, event, row))
-        ordinal += 1
-
-
-def _event_key(receipt: LockedReceipt, event: DerivedEvent) -> str:
-    if event.item_id is None:
-        return idempotency.indexed_key(receipt.row["IdempotencyKey"], event.receipt_index)
-    return idempotency.item_key(
-        namespace=receipt.row["Namespace"],
-        route_key=receipt.row["RouteKey"],
-        subscription_generation=receipt.row["SubscriptionGeneration"],
-        item_id=event.item_id,
-    )
-
-
-def _read_taken(context: AdmissionContext, keyed: list[tuple[DerivedEvent, str]]) -> set[tuple[str, str]]:
-    """Return the identities that Events have already; only an item's own id can repeat across receipts."""
-    if not keyed:
-        return set()
-    found = context.pack.tx.fetch_all(
-        events.LIST_EVENT_KEYS,
-        {
-            "namespace": context.pack.row["Namespace"],
-            "event_kinds": {event.route.event_kind for event, _ in keyed},
-            "idempotency_keys": {key for _, key in keyed},
-        },
-    )
-    return {(row["EventKind"], row["IdempotencyKey"]) for row in found}
-
-
-def _write(pack: LockedPack, plan: _Plan, page: Page) -> MaterializedBatch:
+def _write(pack: LockedPack, plan: Plan, page: Page) -> MaterializedBatch:
     tx = pack.tx
     by_id = {"pack_install_id": pack.pack_install_id}
     if plan.events:
         tx.execute_many(events.INSERT_EVENTS, plan.events)
-        tx.execute_many(work_items.INSERT_WORK_ITEMS, plan.work_items)
-        first = pack.row["NextLaneOrdinal"]
-        _demand(
-            1,
-            tx.execute(
-                packs.ADVANCE_LANE_ORDINAL,
-                {**by_id, "expected_lane_ordinal": first, "next_lane_ordinal": first + len(plan.events)},
-            ),
-        )
+        if plan.work_items:
+            tx.execute_many(work_items.INSERT_WORK_ITEMS, plan.work_items)
+        plan.ranges.store(pack)
+        advance_ordinals(pack, plan.events[0]["lane_ordinal"], len(plan.events))
     if plan.materialized:
         changed = tx.execute(receipts.MARK_RECEIPTS_MATERIALIZED, {**by_id, "receipt_ids": plan.materialized})
         _demand(len(plan.materialized), changed)
@@ -319,6 +267,7 @@ def _write(pack: LockedPack, plan: _Plan, page: Page) -> MaterializedBatch:
         event_count=len(plan.events),
         quarantined=Counter({code: len(receipt_ids) for code, receipt_ids in plan.quarantined.items()}),
         held=plan.held,
+        placed=plan.ranges.placed,
         end=page.end,
     )
 

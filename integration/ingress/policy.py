@@ -15,6 +15,7 @@ from jmespath.exceptions import JMESPathError
 from integration.catalog.documents import OccurredRule, WebhookRule, compile_expression
 from integration.catalog.reads import RouteDefinition
 from integration.ingress.idempotency import part_text
+from integration.states import ExecutionClass
 
 EVERY_SCOPE: Final = "*"
 MAX_LANE_CHARACTERS: Final = 255
@@ -37,10 +38,16 @@ class QuarantineCode(StrEnum):
     ROUTE_NOT_LIVE = "route_not_live"
     #: The route's lane expression finds nothing that can name a lane.
     LANE_UNRESOLVED = "lane_unresolved"
+    #: The same for the source lane of a source projection, without which the input has no projection.
+    SOURCE_LANE_UNRESOLVED = "source_lane_unresolved"
+    #: What the lane expression finds is longer than a lane can be.
+    LANE_TOO_LONG = "lane_too_long"
     #: The stored body does not open: it was changed, or it belongs to another row.
     BODY_UNREADABLE = "body_unreadable"
     #: Another writer stored an Event with one of its identities.
     EVENT_CONFLICT = "event_conflict"
+    #: It repeats an input of a source projection that no generation holds.
+    COVERAGE_MISSING = "coverage_missing"
 
 
 class Unmaterializable(Exception):
@@ -190,21 +197,34 @@ def _derive(
         receipt_index=index,
         route=route,
         payload=payload,
-        source_lane=_lane(route.rule.source_lane, value),
+        source_lane=_source_lane(route, value),
         target_lane=_lane(route.rule.target_lane, value),
         occurred_at=None if webhook.occurred_at is None else parse_occurred_at(webhook.occurred_at, value),
         item_id=item_id,
     )
 
 
-def _lane(expression: str | None, value: Any) -> str | None:
+def _source_lane(route: RouteDefinition, value: Any) -> str | None:
+    if route.execution_class is ExecutionClass.SOURCE_PROJECTION:
+        # Refused at activation already; without a lane there is no projection to be an input of.
+        if route.rule.source_lane is None:
+            raise Unmaterializable(QuarantineCode.SOURCE_LANE_UNRESOLVED)
+        return _lane(route.rule.source_lane, value, missing=QuarantineCode.SOURCE_LANE_UNRESOLVED)
+    return _lane(route.rule.source_lane, value)
+
+
+def _lane(
+    expression: str | None, value: Any, *, missing: QuarantineCode = QuarantineCode.LANE_UNRESOLVED
+) -> str | None:
     if expression is None:
         return None
     found = _search(expression, value)
     lane = str(found) if isinstance(found, int) and not isinstance(found, bool) else found
     # Lanes stand on operator pages and in index keys.
-    if not isinstance(lane, str) or not 0 < len(lane) <= MAX_LANE_CHARACTERS or not lane.isprintable():
-        raise Unmaterializable(QuarantineCode.LANE_UNRESOLVED)
+    if not isinstance(lane, str) or not lane or not lane.isprintable():
+        raise Unmaterializable(missing)
+    if len(lane) > MAX_LANE_CHARACTERS:
+        raise Unmaterializable(QuarantineCode.LANE_TOO_LONG)
     return lane
 
 

@@ -22,8 +22,12 @@ QUARANTINE_SENTENCES: Final[dict[str, str]] = {
     QuarantineCode.EVENT_KIND_UNRESOLVED: "The pack finds no event kind in the body. Correct its event_kind.",
     QuarantineCode.ROUTE_NOT_LIVE: "No live route takes this event kind. Install a pack that has one.",
     QuarantineCode.LANE_UNRESOLVED: "The route finds no lane in the body. Correct its lane expression.",
+    QuarantineCode.SOURCE_LANE_UNRESOLVED: "The route finds no source lane in the body. Correct its source_lane.",
+    QuarantineCode.LANE_TOO_LONG: "The lane that the route finds in the body has more than 255 characters.",
     QuarantineCode.BODY_UNREADABLE: "The stored body does not open: it was changed, or belongs to another row.",
     QuarantineCode.EVENT_CONFLICT: "Another writer stored an Event with the same identity.",
+    QuarantineCode.COVERAGE_MISSING: "It repeats an input that no generation holds, so that nobody knows whether it "
+    "was executed. Decide on a recovery before anything is replayed.",
 }
 
 

@@ -34,6 +34,9 @@ log = structlog.get_logger(__name__)
 RECEIPTS = Counter("lockhouse_ingress_receipts_total", "Verified webhooks, by what storing them came to.", ["outcome"])
 MATERIALIZED = Counter("lockhouse_ingress_materialized_total", "Receipts that left the backlog.", ["outcome"])
 QUARANTINED = Counter("lockhouse_ingress_quarantined_total", "Receipts that cannot become work, by code.", ["code"])
+PLACED = Counter(
+    "lockhouse_projection_placed_total", "Sources of a batch, by where their inputs went in the ranges.", ["place"]
+)
 MATERIALIZER_ERRORS = Counter("lockhouse_ingress_materializer_errors_total", "Batches that failed, by code.", ["code"])
 
 
@@ -202,6 +205,8 @@ def materialize_batch(
     MATERIALIZED.labels("quarantined").inc(sum(batch.quarantined.values()))
     for code, count in batch.quarantined.items():
         QUARANTINED.labels(code.value).inc(count)
+    for place, count in batch.placed.items():
+        PLACED.labels(place.value).inc(count)
     return batch
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from integration import errors
 from integration.storage.db import Row, Tx
-from integration.storage.sql import events, namespaces, packs, processes, receipts, work_items
+from integration.storage.sql import events, namespaces, packs, processes, projections, receipts, work_items
 from integration.values import EventId, PackInstallId, ProcessId, ReceiptId
 
 
@@ -167,6 +167,28 @@ def lock_events(pack: LockedPack, event_ids: Sequence[str]) -> list[LockedEvent]
     """
     rows = pack.tx.fetch_all(events.LOCK_EVENTS, {"event_ids": tuple(sorted(set(event_ids)))})
     return [LockedEvent(_tx=pack.tx, row=row) for row in rows]
+
+
+def lock_selected_events(pack: LockedPack, event_ids: Sequence[str]) -> list[LockedEvent]:
+    """Lock the selected Events of generations that may be extended, without their payloads.
+
+    Sorted by id, in one statement; missing ones are left out.
+
+    Locks: EVENT, under the pack.
+    """
+    rows = pack.tx.fetch_all(projections.LOCK_SELECTED_EVENTS, {"event_ids": tuple(sorted(set(event_ids)))})
+    return [LockedEvent(_tx=pack.tx, row=row) for row in rows]
+
+
+def lock_generations(pack: LockedPack, work_ids: Sequence[str]) -> list[LockedWorkItem]:
+    """Lock generations of projections, after the Events that they select.
+
+    Sorted by id, in one statement; missing ones are left out.
+
+    Locks: WORK_ITEM, under the pack.
+    """
+    rows = pack.tx.fetch_all(projections.LOCK_GENERATIONS, {"work_ids": tuple(sorted(set(work_ids)))})
+    return [LockedWorkItem(_tx=pack.tx, row=row) for row in rows]
 
 
 def lock_events_for_claim(process: LockedProcess, event_ids: Sequence[str]) -> list[LockedEvent]:

@@ -51,22 +51,23 @@ INSERT_EVENTS = Statement(
     INSERT INTO _System_ConnectorEvent
            (EventId, OrgId, Namespace, PackInstallId, RouteId, RouteVersion, RouteSnapshot, Provider, EventKind,
             WorkType, SourceLane, TargetLane, LaneOrdinal, IdempotencyKey, DeliveryId, DeliverySequence, ReceiptId,
-            ReceiptIndex, Payload, PayloadHash, OccurredAt, ReceivedAt, ExecutionOwner, Status)
+            ReceiptIndex, Payload, PayloadHash, OccurredAt, ReceivedAt, ExecutionOwner, Status, TerminalAt)
     VALUES (%(event_id)s, %(org_id)s, %(namespace)s, %(pack_install_id)s, %(route_id)s, %(route_version)s,
             %(route_snapshot)s, %(provider)s, %(event_kind)s, %(work_type)s, %(source_lane)s, %(target_lane)s,
             %(lane_ordinal)s, %(idempotency_key)s, %(delivery_id)s, %(delivery_sequence)s, %(receipt_id)s,
             %(receipt_index)s, %(payload)s, %(payload_hash)s, %(occurred_at)s, %(received_at)s, %(execution_owner)s,
-            %(status)s)
+            %(status)s, %(terminal_at)s)
     """,
     returns=Returns.COUNT,
     holds=LockRank.PACK,
     many=True,
 )
 
-LIST_EVENT_KEYS = Statement(
-    name="LIST_EVENT_KEYS",
+# What a repeated input met: enough to tell whose it is and which generation must hold it.
+LIST_STORED_EVENTS = Statement(
+    name="LIST_STORED_EVENTS",
     text="""
-    SELECT EventKind, IdempotencyKey
+    SELECT EventId, EventKind, IdempotencyKey, PackInstallId, RouteId, SourceLane, LaneOrdinal, ReceiptId
       FROM _System_ConnectorEvent
      WHERE Namespace = %(namespace)s AND EventKind IN %(event_kinds)s AND IdempotencyKey IN %(idempotency_keys)s
     """,

@@ -14,3 +14,14 @@ INSERT_PROJECTION_PROTOCOL = Statement(
     returns=Returns.COUNT,
     holds=LockRank.PACK,
 )
+
+# Once a batch: of the incarnation that admits, and of those whose inputs are met again.
+LIST_PROJECTION_PROTOCOLS = Statement(
+    name="LIST_PROJECTION_PROTOCOLS",
+    text="""
+    SELECT PackInstallId, ProtocolVersion, LegacyMaxOrdinal
+      FROM _System_ConnectorProjectionProtocol
+     WHERE PackInstallId IN %(pack_install_ids)s
+    """,
+    returns=Returns.ROWS,
+)

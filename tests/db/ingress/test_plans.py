@@ -41,7 +41,7 @@ STATEMENTS = [
     fences.LIST_ARMED_FENCES,
     fences.LIST_LIVE_OVERRIDES,
     namespaces.FIND_NAMESPACE,
-    events.LIST_EVENT_KEYS,
+    events.LIST_STORED_EVENTS,
     events.FIND_EVENT_OF_PACK,
 ]
 #: Reads whose order must come from the index, so that their limit bounds what they read.
