@@ -26,7 +26,7 @@ from integration.catalog.loading import (
     path_text,
     read_document,
 )
-from integration.states import ExecutionClass, WorkType
+from integration.states import ExecutionClass, ReduceBy, WorkType
 from integration.values import canonical_json, digest_text
 
 MAX_EXPRESSION_CHARACTERS: Final = 512
@@ -174,6 +174,30 @@ class FlowRule(_Part):
     version: Annotated[int, Field(ge=1, le=1_000_000)]
 
 
+class ReduceRule(_Part):
+    """What a projection's flow is given of its inputs.
+
+    A replay carries the new replay Event alone. Whatever folds several inputs into one therefore says that it
+    accepts that: `replay: selected_only`.
+    """
+
+    by: Annotated[ReduceBy, Field(strict=False)] = ReduceBy.LAST
+    name: DottedName | None = None
+    version: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    replay: Literal["selected_only"] | None = None
+
+    @model_validator(mode="after")
+    def _check_function(self) -> Self:
+        is_custom = self.by is ReduceBy.CUSTOM
+        if (self.name is not None) != is_custom or (self.version is not None) != is_custom:
+            message = "a name and a version exactly when it reduces by custom"
+            raise ValueError(message)
+        if self.by is not ReduceBy.LAST and self.replay is None:
+            message = "replay: selected_only, since a replay carries one input and not the ones that were folded"
+            raise ValueError(message)
+        return self
+
+
 class RouteRule(_Part):
     """An immutable rule: event kind to flow, work type, lanes, execution class."""
 
@@ -188,11 +212,26 @@ class RouteRule(_Part):
     payload_schema_version: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     retry: RetryRule = RetryRule()
     on_dead: Literal["pass", "block"] = "pass"
+    reduce: ReduceRule | None = None
+    waits_for: DottedName | None = None
 
     @model_validator(mode="after")
     def _check_projection(self) -> Self:
         if self.execution is ExecutionClass.SOURCE_PROJECTION and self.source_lane is None:
             message = "a source_lane for a source_projection"
+            raise ValueError(message)
+        if self.execution is not ExecutionClass.SOURCE_PROJECTION and self.reduce is not None:
+            message = "reduce for a source_projection only"
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _check_dependency(self) -> Self:
+        if self.waits_for is not None and self.target_lane is None:
+            message = "a target_lane, in which a route that waits_for another event looks for it"
+            raise ValueError(message)
+        if self.waits_for == self.event:
+            message = "another event than the route's own to wait for"
             raise ValueError(message)
         return self
 

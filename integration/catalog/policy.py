@@ -26,8 +26,6 @@ class CatalogRefusalCode(StrEnum):
     INCARNATION_NOT_EMPTY = "incarnation_not_empty"
     #: A source projection without a source lane would have no source to project.
     SOURCE_LANE_REQUIRED = "source_lane_required"
-    #: A lane that stops at its dead head needs claims that look for one.
-    ON_DEAD_BLOCK_UNAVAILABLE = "on_dead_block_unavailable"
     #: Another active pack of the namespace has a live route for the event kind.
     ROUTE_LIVE_ELSEWHERE = "route_live_elsewhere"
     #: Another active pack of the namespace has a webhook of this key.
@@ -130,13 +128,6 @@ def decide_activation(facts: ActivationFacts) -> CatalogRefused | None:  # noqa:
             return CatalogRefused(
                 code.SOURCE_LANE_REQUIRED,
                 f"Route {route.event} is a source_projection and has no source_lane; give it one, or use per_event.",
-                event_kind=route.event,
-            )
-        if route.on_dead == "block":
-            return CatalogRefused(
-                code.ON_DEAD_BLOCK_UNAVAILABLE,
-                f"Route {route.event} wants its lane to stop at a dead item, which this build does not do; "
-                "use on_dead: pass.",
                 event_kind=route.event,
             )
         if route.event in facts.kinds_live_elsewhere:

@@ -15,6 +15,7 @@ from integration.storage.sql import work_items
 from integration.values import digest_text
 from integration.work import policy
 from integration.work.process import WorkerProcess
+from integration.work.rules import rules_of
 
 #: How many candidates one look takes from each state.
 WINDOW: Final = 256
@@ -250,7 +251,23 @@ class CandidateQueue:
                 },
             ):
                 behind.add(work_id)
-        return behind
+        return behind | self._stopped([item for item in laned.values() if item.work_id not in behind])
+
+    def _stopped(self, items: Iterable[Candidate]) -> set[str]:
+        """Return the items ahead of which a dead one, not replayed, stops the lane: `on_dead: block`."""
+        stopped: set[str] = set()
+        lines: dict[tuple[str, ...], list[str]] = {}
+        for item in items:
+            fence = self._process.fence_for(item.pack_install_id)
+            older = () if fence is None else fence.older_pack_install_ids
+            lines.setdefault((item.pack_install_id, *older), []).append(item.work_id)
+        for packs, work_ids in lines.items():
+            routes = frozenset[str]().union(*(rules_of(pack).stopping_routes for pack in packs))
+            if routes:
+                params = {"work_ids": tuple(sorted(work_ids)), "pack_install_ids": packs, "route_ids": routes}
+                rows = db.read().fetch_all(work_items.LIST_STOPPED, params)
+                stopped |= {row["WorkId"] for row in rows if row["StoppedBy"] is not None}
+        return stopped
 
 
 def _busy_target_keys(window: Iterable[Candidate]) -> set[str]:

@@ -17,7 +17,7 @@ from integration.storage.db import Reader, Row, Tx
 from integration.storage.locks import LockedProcess, lock_events_for_claim
 from integration.storage.sql import attempts, work_items
 from integration.values import EventId
-from integration.work import metrics
+from integration.work import blocking, metrics
 from integration.work.candidates import Candidate, CandidateQueue
 from integration.work.process import ClaimFenced, Fence, WorkerProcess, lock_fence
 
@@ -179,7 +179,8 @@ def claim_some(
         if not items:
             return []
         fence = process.fence_for(items[0].pack_install_id)
-        if fence is None:
+        items = [] if fence is None else blocking.hold_back(items)
+        if fence is None or not items:
             continue
         claimed = claim(items, fence, lease_seconds=lease_seconds)
         if claimed.lost is LostWhy.TARGET_LANE and len(items) > 1:

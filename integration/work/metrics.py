@@ -10,6 +10,7 @@ CLAIMS: Final = Counter("lockhouse_work_claims_total", "Claims tried, by how the
 FINISHED: Final = Counter("lockhouse_work_finished_total", "Executions finished, by transition.", ["transition"])
 STALE: Final = Counter("lockhouse_work_stale_total", "Transitions refused because the claim was no longer live.")
 REAPED: Final = Counter("lockhouse_work_reaped_total", "Expired leases taken back, by transition.", ["transition"])
+BLOCKED: Final = Counter("lockhouse_work_blocked_total", "Items that wait or waited for a dependency.", ["outcome"])
 RENEWALS: Final = Counter("lockhouse_work_renewals_total", "Lease renewals, by outcome.", ["outcome"])
 IN_FLIGHT: Final = Gauge("lockhouse_work_in_flight", "Flows that run now.")
 FLOW_SECONDS: Final = Histogram("lockhouse_work_flow_seconds", "How long flows ran, in seconds.", ["flow"])

@@ -23,6 +23,7 @@ from integration.storage import db
 from integration.storage.sql import work_items
 from integration.work import claim as claims
 from integration.work import execute, finish, metrics, reap
+from integration.work.blocking import Resolver
 from integration.work.candidates import CandidateQueue
 from integration.work.claim import Claim
 from integration.work.finisher import Finished, Finisher
@@ -34,7 +35,8 @@ from integration.work.process import WorkerProcess, register_process
 CLAIM: Final = "claim"
 MATERIALIZE: Final = "materialize"
 REAP: Final = "reap"
-ROLES: Final = frozenset({CLAIM, MATERIALIZE, REAP})
+RESOLVE: Final = "resolve"
+ROLES: Final = frozenset({CLAIM, MATERIALIZE, REAP, RESOLVE})
 
 _IDLE_SECONDS: Final = 0.5
 _BEAT_SECONDS: Final = 5.0
@@ -137,6 +139,8 @@ class Supervisor:
             sources.append(self._start(self._claim, "claimer"))
         if MATERIALIZE in options.roles:
             sources.append(self._start(self._materialize, "materializer"))
+        if RESOLVE in options.roles:
+            sources.append(self._start(self._resolve, "resolver"))
         # Events are not set from a signal handler: it may interrupt the very wait that holds their lock.
         while not self._stop_asked and self._crash is None:
             time.sleep(0.05)
@@ -307,6 +311,23 @@ class Supervisor:
             else:
                 # It has just ended, or it was reaped: the flow's own end will be refused.
                 metrics.RENEWALS.labels("stale").inc()
+
+    # The resolver
+
+    def _resolve(self) -> None:
+        resolver = Resolver()
+        backoff = Backoff("resolve", self._stopping.wait)
+        while not self._stopping.is_set():
+            try:
+                given_back = resolver.resolve()
+                backoff.over()
+            except OUTAGE as error:
+                backoff.met(error)
+                continue
+            if given_back:
+                self._wake.set()
+            else:
+                self._stopping.wait(_IDLE_SECONDS)
 
     # The materializer
 

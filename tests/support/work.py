@@ -9,8 +9,9 @@ from typing import Any
 
 from django.db import connections
 
+from integration.catalog.documents import RouteRule
 from integration.ingress.crypto import SealedColumn, row_aad, seal
-from integration.values import digest_text, new_id
+from integration.values import canonical_json, digest_text, new_id
 
 Row = dict[str, Any]
 
@@ -145,6 +146,34 @@ class Pack:
             ],
         )
         return self.receipt_id
+
+    def route(self, kind: str | None = None, **rule: Any) -> str:
+        """Insert the pack's route, or another kind's; return its id. `rule` is what the pack says of it."""
+        route_id = self.route_id if kind is None else new_id()
+        kind = kind or self.kind
+        values = {"event": kind, "version": 1, "flow": {"name": self.flow, "version": 1}, **rule}
+        definition = canonical_json(RouteRule.model_validate(values).model_dump(mode="json"))
+        insert(
+            "_System_ConnectorRoute",
+            [
+                {
+                    "RouteId": route_id,
+                    "PackInstallId": self.pack_id,
+                    "EventKind": kind,
+                    "RouteVersion": 1,
+                    "Provider": "demo",
+                    "WorkType": "connector_event",
+                    "ExecutionClass": "per_event",
+                    "FlowName": self.flow,
+                    "FlowVersion": self.flow_version,
+                    "Status": "live",
+                    "LiveKey": f"{self.namespace}:{kind}",
+                    "Definition": definition,
+                    "CreatedAt": datetime.now(UTC),
+                }
+            ],
+        )
+        return route_id
 
     def admit(self, count: int = 1, *, payload: Row | None = None, **over: Any) -> list[str]:
         """Admit items and return their WorkIds; `over` overrides WorkItem columns."""

@@ -19,7 +19,7 @@ from integration.work.supervisor import ROLES, Options, Supervisor
 
 
 class Command(BaseCommand):
-    """Claim and run work, materialize receipts, reap what others lost, until SIGTERM or SIGINT."""
+    """Claim and run work, materialize receipts, reap what others lost, give back what waited, until a signal."""
 
     requires_system_checks = (Tags.database, Tags.models)
 
@@ -29,7 +29,10 @@ class Command(BaseCommand):
         """Declare the options."""
         parser.add_argument("--concurrency", type=_count, default=8, help="Flows that run at once (8).")
         parser.add_argument(
-            "--roles", type=_roles, default=ROLES, help="Of claim, materialize and reap, joined by commas (all)."
+            "--roles",
+            type=_roles,
+            default=ROLES,
+            help="Of claim, materialize, reap, resolve, joined by commas.",
         )
         parser.add_argument(
             "--drain-timeout", type=float, default=30.0, metavar="S", help="Seconds that running flows may take (30)."

@@ -108,6 +108,25 @@ LIST_HEAD_POSITIONS = Statement(
     returns=Returns.ROWS,
 )
 
+# The dead ones ahead of each item whose route stops its lane for them, until they are replayed. Read after the heads:
+# what died in between is seen as the one or as the other. An item of such a lane can only die when the one before it
+# was replayed, so that the range holds what operators have had in hand.
+LIST_STOPPED = Statement(
+    name="LIST_STOPPED",
+    text="""
+    SELECT w.WorkId,
+           (SELECT d.WorkId FROM _System_ConnectorWorkItem d FORCE INDEX (IX_WorkItem_LanePosition)
+             WHERE d.Namespace = w.Namespace AND d.SourceLane = w.SourceLane AND d.State = 'dead'
+               AND d.PackInstallId IN %(pack_install_ids)s
+               AND (d.PackInstallId <> w.PackInstallId OR d.LanePosition < w.LanePosition)
+               AND d.RouteId IN %(route_ids)s AND d.ReplayedAt IS NULL
+             LIMIT 1) AS StoppedBy
+      FROM _System_ConnectorWorkItem w FORCE INDEX (PRIMARY)
+     WHERE w.WorkId IN %(work_ids)s
+    """,
+    returns=Returns.ROWS,
+)
+
 FIND_UNFINISHED_IN_OLDER_INCARNATIONS = Statement(
     name="FIND_UNFINISHED_IN_OLDER_INCARNATIONS",
     text="""
@@ -444,7 +463,7 @@ FIND_UNFINISHED_WORK = Statement(
     text="""
     SELECT WorkId
       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
-     WHERE State IN ('pending', 'processing', 'retry')
+     WHERE State IN ('pending', 'processing', 'retry', 'blocked')
      LIMIT 1
     """,
     returns=Returns.ROW,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from integration.storage.sql import attempts, cutovers, events, processes, work_items
+from integration.storage.sql import attempts, cancellations, cutovers, dependencies, events, processes, work_items
 from integration.storage.statements import Statement
 from integration.values import new_id
 from tests.support.work import Pack, change, query
@@ -57,6 +57,13 @@ def crowd(db) -> dict[str, Any]:
         "failure_summary": "x",
         "finished_at": None,
         "outcome": "retry",
+        "pack_install_ids": (pack.pack_id,),
+        "route_ids": (pack.route_id,),
+        "event_kind": pack.kind,
+        "blocked_on": "account.created",
+        "actor_name": "ana",
+        "run_after": row["RunAfter"],
+        "queue_class": "default",
         **LANES,
     }
 
@@ -94,9 +101,19 @@ STATEMENTS = [
     processes.RECORD_HEARTBEATS,
     processes.MARK_PROCESSES_STOPPED,
     cutovers.NEWEST_CUTOVER_RECEIPT,
+    work_items.LIST_STOPPED,
+    dependencies.LIST_BLOCKED_WORK,
+    dependencies.FIND_ENDED_WELL,
+    dependencies.BLOCK_WORK_ITEMS,
+    dependencies.UNBLOCK_WORK_ITEMS,
+    cancellations.CANCEL_WORK_ITEM,
+    cancellations.REQUEST_CANCEL,
+    cancellations.SKIP_CANCELLED_EVENT,
+    cancellations.LIST_CANCEL_REQUESTED,
+    cancellations.LIST_WORK_OF_EVENT_TO_CANCEL,
 ]
 #: Reads whose order must come from the index, so that their limit bounds what they read.
-ORDERED = {"LIST_CLAIM_CANDIDATES", "LIST_PACK_CANDIDATES", "NEWEST_CUTOVER_RECEIPT"}
+ORDERED = {"LIST_CLAIM_CANDIDATES", "LIST_PACK_CANDIDATES", "NEWEST_CUTOVER_RECEIPT", "LIST_BLOCKED_WORK"}
 
 
 def faults_of_plan(engine: str, statement: Statement, params: dict[str, Any]) -> list[str]:
@@ -126,6 +143,26 @@ def explain(statement: Statement, params: dict[str, Any]) -> list[dict[str, Any]
 def test_statements__find_their_rows_by_a_key(engine, crowd):
     found = {statement.name: faults for statement in STATEMENTS if (faults := faults_of_plan(engine, statement, crowd))}
     assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        (work_items.LIST_STOPPED, "IX_WorkItem_LanePosition"),
+        (dependencies.FIND_ENDED_WELL, "IX_WorkItem_Scope"),
+        (dependencies.LIST_BLOCKED_WORK, "IX_WorkItem_Claim"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_statement__reads_a_range_of_the_index_that_it_names(engine, crowd, statement, index):
+    steps = explain(statement, crowd)
+    if engine == "tidb":
+        ranges = [step for step in steps if f"index:{index}" in str(step["access object"])]
+        assert {str(step["id"]).strip("│├└─ ").rpartition("_")[0] for step in ranges} == {"IndexRangeScan"}
+    else:
+        used = [step["type"] for step in steps if step["key"] == index]
+        assert len(used) == 1
+        assert used[0] in {"range", "ref"}
 
 
 def test_plan__of_a_scan_is_caught(engine, crowd):

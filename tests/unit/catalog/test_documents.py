@@ -122,3 +122,23 @@ def test_parse__beyond_the_limits__is_refused(text: str, expected: str):
 def test_parse__other_bytes__is_refused():
     with pytest.raises(DocumentInvalid, match="UTF-8"):
         parse_document(b"\xff\xfe", source="x.yaml")
+
+
+RETRY = "retry: {max_attempts: 3"
+TARGET = """    target_lane: "deal.id && join(':', ['deal', to_string(deal.id)])"\n"""
+
+
+@pytest.mark.parametrize(
+    ("awaited", "without_lane", "expected"),
+    [("account.created", True, "a target_lane"), ("deal.created", False, "another event than the route's own")],
+)
+def test_route__that_waits_for_what_cannot_be_looked_for_is_refused(awaited: str, without_lane: bool, expected: str):
+    waits = (RETRY, f"waits_for: {awaited}\n    {RETRY}")
+    with pytest.raises(DocumentInvalid, match=expected):
+        webhooks.variant("demo", waits, *([(TARGET, "")] if without_lane else []))
+
+
+def test_route__that_waits_for_another_event_says_so():
+    document = webhooks.variant("demo", (RETRY, f"waits_for: account.created\n    {RETRY}"))
+    assert {route.waits_for for route in document.routes} == {"account.created"}
+    assert {route.waits_for for route in webhooks.pack().routes} == {None}
