@@ -24,6 +24,8 @@ PAGE: Final = 32
 
 #: Opens an Event's payload, given the row with its `EventId` and `Payload`.
 Opener = Callable[[Row], Mapping[str, Any]]
+#: Runs a read, again if need be; what it raises is the reading's error.
+Fetch = Callable[[Callable[[], list[Row]]], list[Row]]
 
 
 class MissingWhy(StrEnum):
@@ -131,12 +133,21 @@ class Inputs:
         fault: The error that a reading raised; a caller that swallowed it has not had the inputs.
     """
 
-    def __init__(self, generation: Generation, opener: Opener, *, page: int = PAGE, using: str = "default") -> None:
+    def __init__(
+        self,
+        generation: Generation,
+        opener: Opener,
+        *,
+        page: int = PAGE,
+        fetch: Fetch = lambda read: read(),
+        using: str = "default",
+    ) -> None:
         """Remember where the inputs are; nothing is read yet."""
         self.generation = generation
         self.fault: Exception | None = None
         self._opener = opener
         self._page = page
+        self._fetch = fetch
         self._using = using
 
     def __iter__(self) -> Iterator[Input]:
@@ -146,13 +157,25 @@ class Inputs:
             InputsMissing: A member is not there; what was yielded before must not count.
             IntegrityError: As the opener raises it; a payload cannot be read.
         """
+        try:
+            yield from self._read()
+        except Exception as error:
+            self.fault = error
+            raise
+
+    def _read(self) -> Iterator[Input]:
         generation = self.generation
         last: Row | None = None
         for row in self._rows():
             if last is None and row["LaneOrdinal"] != generation.first:
                 self._fail(MissingWhy.FIRST_INPUT)
             last = row
-            yield self._opened(row)
+            yield Input(
+                payload=self._opener(row),
+                ordinal=row["LaneOrdinal"],
+                occurred_at=row["OccurredAt"],
+                event_id=row["EventId"],
+            )
         if last is None:
             self._fail(MissingWhy.FIRST_INPUT)
         if not _is_selected(generation, last):
@@ -167,9 +190,8 @@ class Inputs:
         Rule: P-06.
         """
         generation = self.generation
-        rows = db.read(self._using).fetch_all(
-            sql.LIST_BOUNDS, {**generation.lane_params(), "ordinals": (generation.first, generation.last)}
-        )
+        params = {**generation.lane_params(), "ordinals": (generation.first, generation.last)}
+        rows = self._fetch(lambda: db.read(self._using).fetch_all(sql.LIST_BOUNDS, params))
         found = {
             row["LaneOrdinal"]: row
             for row in rows
@@ -183,37 +205,33 @@ class Inputs:
             self._fail(MissingWhy.SELECTED_INPUT)
 
     def _rows(self) -> Iterator[Row]:
-        reader = db.read(self._using)
-        params = self.generation.member_params()
+        params = {**self.generation.member_params(), "limit": self._page}
         while True:
-            rows = reader.fetch_all(sql.LIST_INPUTS, {**params, "limit": self._page})
+            rows = self._fetch(lambda: db.read(self._using).fetch_all(sql.LIST_INPUTS, params))
             yield from rows
             if len(rows) < self._page:
                 return
             params["first"] = rows[-1]["LaneOrdinal"] + 1
 
-    def _opened(self, row: Row) -> Input:
-        try:
-            payload = self._opener(row)
-        except Exception as error:
-            self.fault = error
-            raise
-        return Input(
-            payload=payload, ordinal=row["LaneOrdinal"], occurred_at=row["OccurredAt"], event_id=row["EventId"]
-        )
-
     def _fail(self, why: MissingWhy) -> NoReturn:
-        self.fault = InputsMissing(why, work_id=self.generation.work_id)
-        raise self.fault
+        raise InputsMissing(why, work_id=self.generation.work_id)
 
 
-def open_inputs(work_id: str, opener: Opener, *, page: int = PAGE, using: str = "default") -> Inputs:
+def open_inputs(
+    work_id: str,
+    opener: Opener,
+    *,
+    page: int = PAGE,
+    fetch: Fetch = lambda read: read(),
+    using: str = "default",
+) -> Inputs:
     """Return the inputs of a claimed generation, its bounds checked.
 
     Args:
         work_id: The WorkId remembered at the claim.
         opener: Opens one payload.
         page: Rows of one statement.
+        fetch: Runs each read; the caller may have patience with a database that is away.
         using: The database alias.
 
     Returns:
@@ -225,7 +243,8 @@ def open_inputs(work_id: str, opener: Opener, *, page: int = PAGE, using: str = 
     Locks: none.
     Rule: P-05, P-06, P-11, P-20.
     """
-    inputs = Inputs(read_generation(db.read(using), work_id), opener, page=page, using=using)
+    rows = fetch(lambda: db.read(using).fetch_all(sql.READ_GENERATION, {"work_id": work_id}))
+    inputs = Inputs(_generation_of(rows, work_id), opener, page=page, fetch=fetch, using=using)
     inputs.check()
     return inputs
 
@@ -236,10 +255,13 @@ def read_generation(reader: Reader, work_id: str) -> Generation:
     Raises:
         InputsMissing: There is no such row, or it has no valid interval.
     """
-    row = reader.fetch_one(sql.READ_GENERATION, {"work_id": work_id})
-    if row is None:
+    return _generation_of(reader.fetch_all(sql.READ_GENERATION, {"work_id": work_id}), work_id)
+
+
+def _generation_of(rows: list[Row], work_id: str) -> Generation:
+    if not rows:
         raise InputsMissing(MissingWhy.GENERATION, work_id=work_id)
-    return Generation.from_row(row)
+    return Generation.from_row(rows[0])
 
 
 def count_inputs(reader: Reader, generation: Generation, *, cap: int) -> int:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import structlog
 
 from integration import errors
 from integration.catalog import reads as catalog
 from integration.failpoints import failpoint
-from integration.ingress.crypto import SealedColumn, open_sealed, row_aad
 from integration.states import FailureClass
 from integration.storage import db
 from integration.storage.db import Row
@@ -22,6 +19,7 @@ from integration.storage.sql import events
 from integration.work import finish, flows, metrics
 from integration.work.claim import Claim
 from integration.work.finish import Ended
+from integration.work.material import NotGiven, read_material
 from integration.work.outage import patiently
 from integration.work.policy import RetryPolicy, decide_delay
 
@@ -156,28 +154,35 @@ def _run(claim: Claim) -> Verdict:
 def _run_flow(claim: Claim, row: Row) -> Verdict:
     item = claim.item
     try:
-        payload = _open_payload(row)
         function = flows.get_flow(item.flow_name, item.flow_version)
+        material = read_material(claim, row)
     except flows.FlowUnknown:
         # Another build of the worker may know it.
         return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_UNKNOWN)
-    except (errors.IntegrationError, ValueError, RecursionError):
-        return Verdict(ended=Ended.RETRY, failure=FailureClass.PAYLOAD_UNREADABLE)
+    except NotGiven as error:
+        return Verdict(ended=Ended.RETRY, failure=error.failure)
     context = flows.FlowContext(
         work_id=item.work_id,
         event_id=item.event_id,
         org_id=row["OrgId"],
         namespace=row["Namespace"],
         event_kind=row["EventKind"],
-        payload=payload,
+        payload=material.payload,
         attempt=claim.attempt,
         max_attempts=item.max_attempts,
         occurred_at=row["OccurredAt"],
         received_at=row["ReceivedAt"],
+        inputs=() if material.inputs is None else material.inputs,
     )
     started = time.perf_counter()
     try:
-        return _call(function, context)
+        verdict = _call(function, context)
+        # A flow that went on without an input has not had its inputs.
+        material.check_inputs()
+    except NotGiven as error:
+        return Verdict(ended=Ended.RETRY, failure=error.failure)
+    else:
+        return verdict
     finally:
         metrics.FLOW_SECONDS.labels(item.flow_name).observe(time.perf_counter() - started)
 
@@ -203,15 +208,6 @@ def _read_event(event_id: str) -> Row:
     if row is None:
         raise errors.EventNotFound(event_id=event_id)
     return row
-
-
-def _open_payload(row: Row) -> dict[str, Any]:
-    plain = open_sealed(bytes(row["Payload"]), row_aad(SealedColumn.EVENT_PAYLOAD, row["EventId"]))
-    value = json.loads(plain)
-    if isinstance(value, dict):
-        return value
-    message = "a payload is an object"
-    raise ValueError(message)
 
 
 def _policy_of(route_id: str) -> RetryPolicy:

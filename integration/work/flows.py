@@ -3,12 +3,15 @@
 A flow is registered by a decorator in the `flows` module of any installed app. It is given a `FlowContext`
 and says how it ended: it returns, or raises one of the three errors below. Any other error is a failure
 that is tried again by the route's policy.
+
+The flow of a source projection is given all inputs of its generation. The same module registers reducers
+(`integration.projection.reducers.reducer`), which make one payload of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
@@ -16,6 +19,7 @@ from typing import Any, TypeVar
 from django.utils.module_loading import autodiscover_modules
 
 from integration.errors import IntegrationError, InvariantBroken
+from integration.projection.inputs import Input
 
 
 class FlowSkip(Exception):
@@ -58,15 +62,19 @@ class FlowContext:
 
     Attributes:
         work_id: The generation that is executed; stable over its attempts.
-        event_id: The Event whose payload this is.
+        event_id: The Event whose payload this is; a projection's last one.
         org_id: The org that owns it.
         namespace: The namespace that it arrived in.
         event_kind: What happened.
-        payload: The normalized event, opened; not shown in `repr`.
+        payload: The normalized event, opened; not shown in `repr`. A projection's is what its route's reducer makes
+            of all inputs, and without one it is the last input's.
         attempt: The number of this attempt, from 1.
         max_attempts: How many there may be.
-        occurred_at: When it happened at the provider, aware UTC, if it said so.
-        received_at: When the webhook was stored, aware UTC.
+        occurred_at: When it happened at the provider, aware UTC, if it said so; a projection's last input.
+        received_at: When the webhook was stored, aware UTC; a projection's last input.
+        inputs: A projection's inputs, all of them, in ordinal order, each opened as it is reached; iterate as often
+            as you like. Empty for per-event work. An input that is missing or cannot be opened raises, and the
+            execution has failed even if the flow swallows that.
     """
 
     work_id: str
@@ -79,6 +87,7 @@ class FlowContext:
     max_attempts: int
     occurred_at: datetime | None
     received_at: datetime
+    inputs: Iterable[Input] = field(default=(), repr=False)
 
 
 Flow = Callable[[FlowContext], None]
