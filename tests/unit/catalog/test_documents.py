@@ -92,6 +92,49 @@ def test_validate__what_does_not_belong_together(replacement: tuple[str, str], p
     assert path in problems(replacement)
 
 
+PROJECTION = ("execution: per_event", "execution: source_projection\n    reduce: ")
+
+
+@pytest.mark.parametrize(
+    ("reduce", "expected"),
+    [
+        ("{by: merge}", "replay: selected_only"),
+        ("{by: custom, replay: selected_only}", "a name and a version"),
+        ("{by: custom, name: acme.sum, replay: selected_only}", "a name and a version"),
+        ("{by: custom, name: acme.sum, version: 1}", "replay: selected_only"),
+        ("{by: last, name: acme.sum}", "a name and a version"),
+        ("{by: merge, name: acme.sum, version: 1, replay: selected_only}", "a name and a version"),
+    ],
+)
+def test_validate__a_reducer_that_does_not_hold_together(reduce: str, expected: str):
+    found = problems((PROJECTION[0], PROJECTION[1] + reduce))
+    assert expected in found["routes[0].reduce"][0]
+
+
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        "{}",
+        "{by: last}",
+        "{by: merge, replay: selected_only}",
+        "{by: custom, name: acme.sum, version: 1, replay: selected_only}",
+    ],
+)
+def test_validate__a_reducer_that_holds_together_reads_back_the_same(reduce: str):
+    pack = parse_pack(DEMO.replace(PROJECTION[0], PROJECTION[1] + reduce, 1).encode(), source="demo.yaml")
+    assert pack.routes[0].reduce is not None
+    assert PackDocument.model_validate_json(pack.canonical()) == pack
+
+
+def test_validate__per_event_work_has_nothing_to_reduce():
+    found = problems(("execution: per_event", "execution: per_event\n    reduce: {by: last}"))
+    assert "source_projection" in found["routes[0]"][0]
+
+
+def test_validate__an_unknown_way_of_reducing_is_refused():
+    assert "routes[0].reduce.by" in problems((PROJECTION[0], PROJECTION[1] + "{by: first}"))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
