@@ -152,8 +152,6 @@ def notes_of(found: Gathered) -> tuple[str, ...]:
         )
     if facts.pack is not None and facts.pack.pack_install_id != facts.event.pack_install_id:
         notes.append("Another incarnation of the pack admits the child than admitted the row.")
-    if facts.event.source_lane is not None and found.route is not None and found.route.on_dead == "pass":
-        notes.append("The source lane went on without the row: the child runs after what the lane holds by now.")
     return tuple(notes)
 
 

@@ -16,6 +16,7 @@ from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record, record_alone
 from integration.authority import child, gather, policy, requests
 from integration.authority.facts import EventFacts, Facts, PackFacts, WorkItemFacts
+from integration.authority.lane_notes import lane_notes
 from integration.authority.values import (
     REPLAY_PERMISSION,
     VIEW_PERMISSION,
@@ -84,7 +85,7 @@ def plan(ref: Ref, actor: Actor, *, route: int | None = None, using: str = "defa
         refusal=None if refused is None else _refusal(refused, db.read(using), found.facts),
         target=gather.target_of(found.facts),
         lock_order=tuple(rank.name for rank in LOCK_ORDER),
-        notes=gather.notes_of(found),
+        notes=(*gather.notes_of(found), *lane_notes(db.read(using), found.facts)),
     )
 
 

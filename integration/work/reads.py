@@ -91,6 +91,8 @@ class WorkDetail:
     flow: str
     target_lane: str | None
     lane_ordinal: int | None
+    blocked_on: str | None
+    blocked_since: datetime | None
     owner_generation: int
     failure_count: int
     first_failed_at: datetime | None
@@ -155,6 +157,8 @@ def get_work(work_id: str) -> WorkDetail:
         flow=f"{row['FlowName']} {row['FlowVersion']}",
         target_lane=row["TargetLane"],
         lane_ordinal=row["LaneOrdinal"],
+        blocked_on=row["BlockedOn"],
+        blocked_since=row["BlockedSince"],
         owner_generation=row["OwnerGeneration"],
         failure_count=row["FailureCount"],
         first_failed_at=row["FirstFailedAt"],

@@ -113,3 +113,17 @@ def test_overview__says_what_its_figures_count(viewer: Client, installation: Ins
     assert "will be tried again" not in text
     installation.work("retry", Attempt=1)
     assert "will be tried again" in viewer.get("/").content.decode()
+
+
+def test_work_item__that_is_blocked_says_for_what_and_since_when(viewer: Client, installation: Installation) -> None:
+    blocked = {"BlockedOn": "account.created", "BlockedSince": installation.now, "TargetLane": "account:7"}
+    work_id = installation.work("blocked", Attempt=0, **blocked)
+    text = viewer.get(f"/work/{work_id}/").content.decode()
+    assert "Waits for</dt><dd>account.created in lane account:7, since" in text
+    assert work_id in viewer.get("/work/", {"state": "blocked"}).content.decode()
+    assert "Waits for" not in viewer.get(f"/work/{installation.work('pending')}/").content.decode()
+
+
+def test_work_item__that_is_to_be_cancelled_says_so(viewer: Client, installation: Installation) -> None:
+    work_id = installation.work("processing", CancelRequestedAt=installation.now, CancelRequestedBy="ana")
+    assert "its worker has yet to answer" in viewer.get(f"/work/{work_id}/").content.decode()

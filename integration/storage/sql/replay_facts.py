@@ -163,3 +163,37 @@ FIND_REPLAY_ENTRY = Statement(
     """,
     returns=Returns.ROW,
 )
+
+READ_LANE_PLACE = Statement(
+    name="READ_LANE_PLACE",
+    text="""
+    SELECT Namespace, SourceLane, PackInstallId, LanePosition, RouteId, ReplayedAt
+      FROM _System_ConnectorWorkItem
+     WHERE WorkId = %(work_id)s
+    """,
+    returns=Returns.ROW,
+)
+
+# What stands behind a place of a lane: ended or not, each counted up to the cap.
+COUNT_LANE_AFTER = Statement(
+    name="COUNT_LANE_AFTER",
+    text="""
+    SELECT 0 AS IsEnded, COUNT(*) AS Found
+      FROM (SELECT WorkId
+              FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_LanePosition)
+             WHERE Namespace = %(namespace)s AND SourceLane = %(source_lane)s
+               AND State IN ('pending', 'processing', 'retry', 'blocked', 'awaiting_legacy_outcome',
+                             'legacy_outcome_unknown')
+               AND PackInstallId = %(pack_install_id)s AND LanePosition > %(position)s
+             LIMIT %(cap)s) AS waiting
+    UNION ALL
+    SELECT 1 AS IsEnded, COUNT(*) AS Found
+      FROM (SELECT WorkId
+              FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_LanePosition)
+             WHERE Namespace = %(namespace)s AND SourceLane = %(source_lane)s
+               AND State IN ('succeeded', 'skipped', 'dead', 'cancelled', 'reconciled_legacy_terminal')
+               AND PackInstallId = %(pack_install_id)s AND LanePosition > %(position)s
+             LIMIT %(cap)s) AS ended
+    """,
+    returns=Returns.ROWS,
+)
