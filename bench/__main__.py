@@ -5,10 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import batches, dead_letters, ingest, work
+from bench import backlog, batches, dead_letters, history, ingest, latency, work
 from bench.harness import database_server
 
-BENCHES = {"b1": ingest.run, "b2": work.run, "b3": batches.run, "b6": dead_letters.run}
+BENCHES = {
+    "b1": ingest.run,
+    "b2": work.run,
+    "b3": batches.run,
+    "b4": latency.run,
+    "b5": backlog.run,
+    "b6": dead_letters.run,
+    "history": history.run,
+}
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -178,19 +179,18 @@ class Workspace:
         port = free_port()
         command = ["-m", "gunicorn", "--config", "console/gunicorn.conf.py", "--bind", f"127.0.0.1:{port}", application]
         with self.process(command, environment) as running:
-            _await_port(running, port)
+            await_port(running, port)
             yield f"http://127.0.0.1:{port}"
 
 
-def _await_port(running: subprocess.Popen[str], port: int) -> None:
-    import socket
-
+def await_port(running: subprocess.Popen[str], port: int) -> None:
+    """Return when a process listens on a loopback port."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and running.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)
-    message = "the web server did not start; see the log in the workspace"
+    message = "a process did not begin to listen; its log is in the workspace"
     raise RuntimeError(message)
 
 

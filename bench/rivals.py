@@ -61,6 +61,11 @@ class DjangoPeer:
         """Enqueue in bulk."""
         self.work.python(["-m", f"{self.package}.load", str(count)], self.environment, self.python)
 
+    def enqueue_steadily(self, count: int, interval_seconds: float) -> None:
+        """Enqueue one job after another at a pace."""
+        command = ["-m", f"{self.package}.load", str(count), str(interval_seconds)]
+        self.work.python(command, self.environment, self.python)
+
     @contextlib.contextmanager
     def start(self, processes: int) -> Iterator[list[Any]]:
         """Run its workers."""
@@ -132,7 +137,6 @@ class PostgresPeer:
         database: Where its tables are.
         program: What runs each of its commands `schema`, `load` and `work`.
         work_arguments: What follows `work`.
-        load_arguments: What follows the count of `load` when it loads in bulk.
         done: Counts its finished jobs.
         ready: Counts those that wait.
     """
@@ -143,7 +147,6 @@ class PostgresPeer:
     database: str
     program: tuple[str, ...]
     work_arguments: tuple[str, ...]
-    load_arguments: tuple[str, ...]
     done: str
     ready: str
     executable: Path = PEER_PYTHON
@@ -156,7 +159,15 @@ class PostgresPeer:
 
     def load(self, count: int) -> None:
         """Enqueue in bulk."""
-        self.work.python([*self.program, "load", str(count), *self.load_arguments], self.environment, self.executable)
+        self._load(count, 0.0)
+
+    def enqueue_steadily(self, count: int, interval_seconds: float) -> None:
+        """Enqueue one job after another at a pace."""
+        self._load(count, interval_seconds)
+
+    def _load(self, count: int, interval_seconds: float) -> None:
+        command = [*self.program, "load", str(count), str(interval_seconds)]
+        self.work.python(command, self.environment, self.executable)
 
     @contextlib.contextmanager
     def start(self, processes: int) -> Iterator[list[Any]]:
@@ -191,7 +202,6 @@ def procrastinate(work: Workspace, postgres: Postgres) -> PostgresPeer:
         database="procrastinate",
         program=("-m", "bench.peers.procrastinate.app"),
         work_arguments=(str(THREADS),),
-        load_arguments=(),
         done="SELECT COUNT(*) FROM procrastinate_jobs WHERE status = 'succeeded'",
         ready="SELECT COUNT(*) FROM procrastinate_jobs WHERE status = 'todo'",
     )
@@ -208,7 +218,6 @@ def river(work: Workspace, postgres: Postgres, *, workers: int = 100) -> Postgre
         database="river",
         program=(),
         work_arguments=(str(workers),),
-        load_arguments=("0",),
         done="SELECT COUNT(*) FROM river_job WHERE state = 'completed'",
         ready="SELECT COUNT(*) FROM river_job WHERE state = 'available'",
         executable=RIVER,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bench.harness import Server, Workspace, install_lockhouse, resident_mib
+from bench.harness import Server, Workspace, await_port, install_lockhouse, resident_mib
 from bench.peers import batch_floor, floor
 from bench.report import Report
 from tests.support.processes import free_port
@@ -74,8 +74,7 @@ class Lockhouse:
 
     def load(self, count: int) -> None:
         """Admit items with sealed payloads."""
-        printed = self.work.python(["-m", "bench.loading", str(count), self.flow, self._state], self.environment)
-        self._state = printed.splitlines()[-1]
+        self._admit(count)
         if self.is_laned:
             # Some ten items a lane, each lane's spread over the backlog.
             for table in ("Event", "WorkItem"):
@@ -86,15 +85,26 @@ class Lockhouse:
                     (_LANES, _LANES),
                 )
 
+    def enqueue_steadily(self, count: int, interval_seconds: float) -> None:
+        """Admit one item after another at a pace."""
+        self._admit(count, "--interval", str(interval_seconds))
+
+    def _admit(self, count: int, *options: str) -> None:
+        command = ["-m", "bench.loading", str(count), self.flow, self._state, *options]
+        self._state = self.work.python(command, self.environment).splitlines()[-1]
+
     @contextlib.contextmanager
     def start(self, processes: int) -> Iterator[list[Any]]:
         """Run workers, and note at their end how many claims they lost."""
         ports = [free_port() for _ in range(processes)]
         with contextlib.ExitStack() as stack:
-            yield [
+            running = [
                 stack.enter_context(self.work.process([*self.command, "--metrics-port", str(port)], self.environment))
                 for port in ports
             ]
+            for process, port in zip(running, ports, strict=True):
+                await_port(process, port)
+            yield running
             for port in ports:
                 for outcome, count in claims_of(port):
                     self.tried += count
@@ -182,6 +192,8 @@ class Floor:
             for _ in range(processes):
                 running.append(stack.enter_context(self.work.process(["-m", self.module], self.environment)))
                 logs.append(self.work.newest_log())
+            while not all("up" in log.read_text() for log in logs) and all(one.poll() is None for one in running):
+                time.sleep(0.02)
             yield running
         for log in logs:
             counted = json.loads(log.read_text().splitlines()[-1])

@@ -16,3 +16,10 @@ def noop(context: FlowContext) -> None:
 def timed(context: FlowContext) -> None:
     """Write down how long the item waited since it was admitted."""
     note(float(context.payload["at"]))
+
+
+@flow("bench.inputs", 1)
+def inputs(context: FlowContext) -> None:
+    """Read every input, and do nothing with them."""
+    for _ in getattr(context, "inputs", None) or ():
+        pass

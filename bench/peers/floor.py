@@ -30,6 +30,7 @@ def main() -> None:
     cursor = connect(os.environ["PEER_URL"]).cursor()
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    print("up", flush=True)
     won = lost = 0
     while not stop:
         cursor.execute(CANDIDATES)

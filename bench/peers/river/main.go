@@ -1,6 +1,6 @@
 // River as its documentation sets it up.
 //
-//	river schema, river load COUNT INTERVAL_MS, river work MAX_WORKERS
+//	river schema, river load COUNT INTERVAL_SECONDS, river work MAX_WORKERS
 package main
 
 import (
@@ -73,7 +73,9 @@ func main() {
 		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
 		demand(err)
 	case "load":
-		load(ctx, pool, number(2), time.Duration(number(3))*time.Millisecond)
+		seconds, err := strconv.ParseFloat(os.Args[3], 64)
+		demand(err)
+		load(ctx, pool, number(2), time.Duration(seconds*float64(time.Second)))
 	case "work":
 		work(ctx, pool, number(2))
 	}
