@@ -6,8 +6,10 @@ whoever logged it.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import structlog
@@ -21,13 +23,20 @@ _SECRET_NAME: Final = re.compile(
 _MAX_DEPTH: Final = 4
 
 
+@lru_cache(maxsize=1024)
+def _is_secret(name: str) -> bool:
+    """Whether a field's name says that it may hold a secret; the same few names come with every line."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def _redacted(value: Any, depth: int = 0) -> Any:
     if depth >= _MAX_DEPTH:
         return REDACTED
+    if isinstance(value, (str, int, float)) or value is None:
+        return value
     if isinstance(value, Mapping):
         return {
-            str(name): REDACTED if _SECRET_NAME.search(str(name)) else _redacted(item, depth + 1)
-            for name, item in value.items()
+            str(name): REDACTED if _is_secret(str(name)) else _redacted(item, depth + 1) for name, item in value.items()
         }
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_redacted(item, depth + 1) for item in value]
@@ -69,6 +78,8 @@ def logging_config(level: str) -> dict[str, Any]:
     Returns:
         A `logging.config.dictConfig` mapping.
     """
+    # No line says any of these, and every record would look for them.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

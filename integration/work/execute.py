@@ -60,11 +60,12 @@ def execute(claim: Claim, *, chance: Callable[[], float] = random.random) -> End
     return store(claim, run(claim), chance=chance)
 
 
-def run(claim: Claim) -> Verdict:
+def run(claim: Claim, *, is_cancelled: Callable[[], bool] = lambda: False) -> Verdict:
     """Run a claimed item's flow.
 
     Args:
         claim: The live claim.
+        is_cancelled: Tells the flow whether it was asked to stop.
 
     Returns:
         How it ended; nothing is stored yet.
@@ -74,8 +75,11 @@ def run(claim: Claim) -> Verdict:
     """
     if claim.item.is_cancel_requested:
         return Verdict(ended=Ended.ACKNOWLEDGE_CANCEL)
-    with structlog.contextvars.bound_contextvars(work_id=claim.work_id, attempt=claim.attempt):
-        return _run(claim)
+    item = claim.item
+    row = claim.event or patiently(lambda: _read_event(item.event_id), role="execute", seconds=claim.lease_seconds)
+    trace_id = row["ReceiptId"] or row["EventId"]
+    with structlog.contextvars.bound_contextvars(work_id=claim.work_id, attempt=claim.attempt, trace_id=trace_id):
+        return replace(_run_flow(claim, row, is_cancelled), trace_id=trace_id)
 
 
 def store(claim: Claim, verdict: Verdict, *, chance: Callable[[], float] = random.random) -> Ended | None:
@@ -143,15 +147,7 @@ def conclude(claim: Claim, verdict: Verdict, *, chance: Callable[[], float] = ra
             )
 
 
-def _run(claim: Claim) -> Verdict:
-    item = claim.item
-    row = claim.event or patiently(lambda: _read_event(item.event_id), role="execute", seconds=claim.lease_seconds)
-    trace_id = row["ReceiptId"] or row["EventId"]
-    with structlog.contextvars.bound_contextvars(trace_id=trace_id):
-        return replace(_run_flow(claim, row), trace_id=trace_id)
-
-
-def _run_flow(claim: Claim, row: Row) -> Verdict:
+def _run_flow(claim: Claim, row: Row, is_cancelled: Callable[[], bool]) -> Verdict:
     item = claim.item
     try:
         function = flows.get_flow(item.flow_name, item.flow_version)
@@ -173,6 +169,7 @@ def _run_flow(claim: Claim, row: Row) -> Verdict:
         occurred_at=row["OccurredAt"],
         received_at=row["ReceivedAt"],
         inputs=() if material.inputs is None else material.inputs,
+        is_cancelled=is_cancelled,
     )
     started = time.perf_counter()
     try:
@@ -196,6 +193,10 @@ def _call(function: flows.Flow, context: flows.FlowContext) -> Verdict:
         return Verdict(ended=Ended.BURY, failure=FailureClass.FLOW_REJECTED)
     except flows.FlowRetry as asked:
         return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_RETRY, after_seconds=asked.after_seconds)
+    except flows.FlowCancelled:
+        if context.is_cancelled():
+            return Verdict(ended=Ended.ACKNOWLEDGE_CANCEL)
+        return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_ERROR)
     except BaseException as error:  # noqa: BLE001 - a flow may raise anything, and its text may quote the payload
         # Also an exit or a cancelled task: neither may end the worker, which has other flows. Signals go elsewhere.
         log.warning("work.flow_failed", error=type(error).__name__)
