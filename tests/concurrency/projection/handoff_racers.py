@@ -1,0 +1,165 @@
+"""What the processes of the handoff's races run; a variant takes the order of statements away in its own process."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from django.db import connections
+
+from integration.ingress.service import materialize_ready
+from integration.projection import admission as admitting
+from integration.projection import handoff
+from integration.storage.db import Tx
+from integration.storage.sql import handoffs
+from integration.storage.statements import LockRank, Returns, Statement
+from integration.work import finish
+from integration.work.candidates import CandidateQueue
+from integration.work.claim import claim_next
+from integration.work.execute import execute
+from integration.work.flows import discover_flows
+from integration.work.process import WorkerProcess, register_process
+from tests.support import admission, webhooks
+from tests.support.sessions import Session
+
+_LONGEST_SECONDS = 60.0
+FLOW = ("flow: {name: demo.apply_deal, version: 1}", "flow: {name: tests.inputs, version: 1}")
+#: Both rows in one statement, which looks for the second before it waits for the first.
+ONE_SWAP = Statement(
+    name="ONE_SWAP",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET ProjectionActiveKey = IF(WorkId = %(work_id)s, NULL, ProjectionKey),
+           State = IF(WorkId = %(work_id)s, 'succeeded', State),
+           TerminalAt = IF(WorkId = %(work_id)s, UTC_TIMESTAMP(6), TerminalAt),
+           LeaseUntil = IF(WorkId = %(work_id)s, NULL, LeaseUntil)
+     WHERE WorkId IN (SELECT WorkId
+                        FROM (SELECT WorkId
+                                FROM _System_ConnectorWorkItem
+                               WHERE (WorkId = %(work_id)s AND LeaseToken = %(lease_token)s
+                                      AND OwnershipEpoch = %(epoch)s)
+                                  OR (ProjectionKey = %(projection_key)s AND State = 'pending' AND Attempt = 0
+                                      AND ProjectionActiveKey IS NULL)
+                               LIMIT 2) AS both_rows)
+     ORDER BY WorkId
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+
+def take_part(role: str, folder: str, variant: str = "guarded") -> dict[str, Any]:
+    """Play one part of the race in which the completion waits for the admission's lock."""
+    place = Path(folder)
+    if role == "admit":
+        _await(place / "claimed")
+        admitting.failpoint = lambda name: _hold_until_waited_for(place) if name == "admission.after_locks" else None
+        return {"receipts": materialize_ready()}
+    finish.end_generation = {"guarded": handoff.end_generation, "looked_first": _looked_first, "one_swap": _one_swap}[
+        variant
+    ]
+    process = _register()
+    claim = claim_next(process, CandidateQueue(process))
+    assert claim is not None
+    (place / "claimed").touch()
+    _await(place / "locked")
+    finish.complete(claim)
+    return {"work_id": claim.work_id}
+
+
+def play(part: str, folder: str, **options: Any) -> dict[str, Any]:
+    """Play one part of the race of an admission with workers."""
+    return admit_batches(folder=folder, **options) if part == "admit" else work_until_over(folder)
+
+
+def admit_batches(lanes: int, batches: int, file: str, folder: str) -> dict[str, Any]:
+    """Admit one input of each lane a batch, and say when it is over."""
+    count = 0
+    for number in range(batches):
+        for lane in range(lanes):
+            body = json.loads(webhooks.deal(lane, event=admission.PROJECTED))
+            admission.receive(json.dumps({**body, "n": number, "file": file}).encode())
+        count += materialize_ready()
+    (Path(folder) / "over").touch()
+    return {"admitted": count}
+
+
+def work_until_over(folder: str) -> dict[str, Any]:
+    """Claim and run until the admission is over and nothing is left that is due."""
+    discover_flows()
+    process = _register()
+    queue = CandidateQueue(process)
+    ended = 0
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    while time.monotonic() < deadline:
+        is_over = (Path(folder) / "over").exists()
+        claim = claim_next(process, queue)
+        if claim is not None:
+            ended += execute(claim) is not None
+        elif is_over and not _is_live():
+            break
+    return {"ended": ended}
+
+
+def _is_live() -> bool:
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT 1 FROM _System_ConnectorWorkItem WHERE State = 'processing' OR (State IN ('pending', 'retry')"
+            " AND ProjectionActiveKey IS NOT NULL) LIMIT 1"
+        )
+        return cursor.fetchone() is not None
+
+
+def _register() -> WorkerProcess:
+    return register_process(roles=frozenset({"claim"}), concurrency=1, build_version="tests")
+
+
+def _looked_first(tx: Tx, ending: Statement, params: dict[str, Any], *, projection_key: str | None) -> bool:
+    """Look for the successor before the own row is ended, as though the order did not matter."""
+    newest = tx.fetch_one(handoffs.FIND_NEWEST_GENERATION, {"projection_key": projection_key})
+    if tx.execute(ending, params) != 1:
+        return False
+    if newest is not None and handoff._is_queued(newest):
+        tx.execute(handoffs.ACTIVATE_SUCCESSOR, {"work_id": newest["WorkId"], "projection_key": projection_key})
+    return True
+
+
+def _one_swap(tx: Tx, ending: Statement, params: dict[str, Any], *, projection_key: str | None) -> bool:
+    """End the one and activate the other in one statement."""
+    return tx.execute(ONE_SWAP, {**params, "projection_key": projection_key}) >= 1
+
+
+def _hold_until_waited_for(folder: Path) -> None:
+    """Let the completion start, and go on once the database shows that it waits for a lock."""
+    name = str(connections["default"].settings_dict["NAME"])
+    session = Session(name)
+    try:
+        (folder / "locked").touch()
+        deadline = time.monotonic() + _LONGEST_SECONDS
+        while not _waiters(session, name):
+            assert time.monotonic() < deadline, "nobody waited for the generation's row"
+            # InnoDB keeps these tables for as long as they are read within 0.1 s of each other.
+            time.sleep(0.2)
+    finally:
+        session.close()
+
+
+def _waiters(session: Session, database: str) -> list[tuple[Any, ...]]:
+    if connections["default"].settings_dict["ENGINE"] == "django_tidb":
+        return session.rows(
+            "SELECT ID FROM information_schema.TIDB_TRX WHERE State = 'LockWaiting' AND DB = %s", [database]
+        )
+    return session.rows(
+        "SELECT w.REQUESTING_TRX_ID FROM information_schema.INNODB_LOCK_WAITS w"
+        " JOIN information_schema.INNODB_LOCKS l ON l.LOCK_ID = w.REQUESTED_LOCK_ID WHERE l.LOCK_TABLE = %s",
+        [f"`{database}`.`_System_ConnectorWorkItem`"],
+    )
+
+
+def _await(path: Path) -> None:
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} did not come"
+        time.sleep(0.005)
