@@ -202,8 +202,19 @@ class BelieveLost(Observer):
 
     LOST: Final = frozenset({2002, 2003, 2006, 2013, 2055})
 
+    def __init__(self) -> None:
+        self._wrapper: Any = None
+
+    def before(self, text: str, params: Any, wrapper: Any) -> None:
+        self._wrapper = wrapper
+
     def failed(self, text: str, error: Exception) -> bool:
-        return bool(error.args) and error.args[0] in self.LOST and (text == COMMIT or is_write(text))
+        if not error.args or error.args[0] not in self.LOST or not (text == COMMIT or is_write(text)):
+            return False
+        if text == COMMIT:
+            # Nothing that follows may notice that the connection is gone.
+            self._wrapper.close()
+        return True
 
 
 class Journal(Observer):

@@ -17,6 +17,8 @@ MUTANTS = {
     "r1": "nothing was lost",
     "r2": "each row has one winner",
     "r3": "no stale write was accepted",
+    "r4": "what was answered with 200 is stored",
+    "r6": "every history is linearizable",
 }
 
 

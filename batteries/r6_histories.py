@@ -1,0 +1,274 @@
+"""R6, linearizability: what clients were told about claims, ends and reaps fits one order of events an item.
+
+Clients log when they called and when they were answered; a proxy loses some answers of COMMIT meanwhile. The checker
+is porcupine, with a model of one item: its state, its epoch, its token (`linearize/main.go`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError
+
+from batteries import database, hook, kernel
+from batteries.database import Ground
+from batteries.figures import ROOT, Figures
+from batteries.forking import BatteryBroken, Gate, race
+from batteries.r4_commits import behind_proxy
+from integration import errors
+from integration.storage import db
+from integration.work.claim import Claim
+from tests.support import cleaning
+from tests.support.work import Pack, query
+
+CLIENTS = 8
+ITEMS = 24
+CUT_RATE = 0.02
+SOURCE = Path(__file__).parent / "linearize"
+READ = "SELECT WorkId, State, OwnershipEpoch, LeaseToken FROM _System_ConnectorWorkItem WHERE WorkId = %s"
+STATES = {"pending": "ready", "retry": "ready", "processing": "processing"}
+#: Ends of claimed rows without token and epoch.
+UNGUARDED = hook.Rewrite(
+    r"(COMPLETE|RETRY)_WORK_ITEMS?",
+    r"AND LeaseToken = %\(lease_token\)s\s+AND OwnershipEpoch = %\(epoch\)s",
+)
+
+
+class Tokens(hook.Observer):
+    """Remembers the token that a claim wanted to install, and what reaps matched."""
+
+    def __init__(self) -> None:
+        self.wanted = ""
+        self.reaps: dict[str, tuple[str, int, bool]] = {}
+        self.last_reaped = ""
+
+    def before(self, text: str, params: Any, wrapper: Any) -> None:
+        name = hook.name_of(text)
+        if name in {"FIRST_CLAIM", "LATER_CLAIM"}:
+            self.wanted = params["lease_token"]
+        if name == "REAP_WORK_ITEM":
+            self.last_reaped = params["work_id"]
+            self.reaps[self.last_reaped] = (params["lease_token"], params["epoch"], False)
+
+    def after(self, text: str, params: Any, count: int) -> None:
+        if hook.name_of(text) == "REAP_WORK_ITEM":
+            self.reaps[params["work_id"]] = (params["lease_token"], params["epoch"], count == 1)
+
+
+class Client:
+    """One client of a history."""
+
+    def __init__(self, number: int, seed: int, tokens: Tokens) -> None:
+        self._number = number
+        self._chance = random.Random(seed)
+        self._tokens = tokens
+        self._process = kernel.register()
+        self._held: list[Claim] = []
+        self.history: list[dict[str, Any]] = []
+        self.items: list[str] = []
+        self.dropped = 0
+
+    def _log(self, kind: str, item: str, *, call: int, back: int, **facts: Any) -> None:
+        entry = {"client": self._number, "kind": kind, "item": item, "token": "", "call": call, "return": back}
+        self.history.append({**entry, **facts})
+
+    def step(self) -> None:
+        """Do one thing."""
+        act: Callable[[], None] = self._chance.choices(
+            (self.claim, self.end, self.reap, self.read), weights=(5, 6, 2, 2)
+        )[0]
+        try:
+            act()
+        except (errors.IntegrationError, DatabaseError, InterfaceError):
+            # A read that failed, or a write that was surely not stored: as if it had not been called.
+            self.dropped += 1
+            db.close_connections()
+
+    def claim(self) -> None:
+        batches = list(kernel.batches(kernel.candidates(self._process, ITEMS), self._chance.randint(1, 3)))
+        if not batches:
+            return
+        batch = self._chance.choice(batches)
+        self._tokens.wanted = ""
+        call, back, won = time.monotonic_ns(), 0, {}
+        try:
+            won = {claim.work_id: claim for claim in kernel.claim(self._process, batch, lease_seconds=0)}
+            back = time.monotonic_ns()
+        except errors.CommitUnknown:
+            db.close_connections()
+        for item in batch:
+            claim = won.get(item.work_id)
+            token = claim.lease_token if claim else self._tokens.wanted
+            facts = {"epoch": item.epoch, "token": token, "ok": claim is not None}
+            self._log("claim", item.work_id, call=call, back=back, **facts)
+        self._held += won.values()
+
+    def end(self) -> None:
+        if not self._held:
+            return
+        claim = self._held[self._chance.randrange(len(self._held))]
+        name = self._chance.choices(("retry", "renew", "complete", "complete_many"), weights=(12, 4, 1, 1))[0]
+        if name not in kernel.WRITES:
+            name = "complete"
+        call, back, accepted = time.monotonic_ns(), 0, False
+        try:
+            accepted = kernel.WRITES[name](claim)
+            back = time.monotonic_ns()
+        except errors.CommitUnknown:
+            db.close_connections()
+        facts = {"epoch": claim.epoch, "token": claim.lease_token, "ok": accepted}
+        self._log(name.removesuffix("_many"), claim.work_id, call=call, back=back, **facts)
+        # Dead claims are kept for a while: their writes are what must be refused.
+        if name != "renew" and self._chance.random() < 0.5:
+            self._held.remove(claim)
+
+    def reap(self) -> None:
+        self._tokens.reaps.clear()
+        call, is_known = time.monotonic_ns(), True
+        try:
+            kernel.reap_now(self._process)
+        except errors.CommitUnknown:
+            is_known = False
+            db.close_connections()
+        finally:
+            back = time.monotonic_ns()
+            for work_id, (token, epoch, matched) in self._tokens.reaps.items():
+                is_open = not is_known and work_id == self._tokens.last_reaped
+                facts = {"epoch": epoch, "token": token, "ok": matched}
+                self._log("reap", work_id, call=call, back=0 if is_open else back, **facts)
+
+    def read(self) -> None:
+        work_id = self._chance.choice(self.items)
+        call = time.monotonic_ns()
+        (row,) = query(READ, work_id)
+        self._log("read", work_id, call=call, back=time.monotonic_ns(), **facts_of(row))
+
+
+def facts_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what the model knows of a row."""
+    return {
+        "epoch": row["OwnershipEpoch"],
+        "token": row["LeaseToken"] or "",
+        "state": STATES.get(row["State"], "done"),
+        "ok": True,
+    }
+
+
+def act(
+    *, start: Gate, url: str, number: int, seed: int, items: list[str], steps: int, mutant: bool, file: str
+) -> dict[str, int]:
+    """Be one client; write its history to a file."""
+    database.use(url)
+    tokens = Tokens()
+    hook.install(tokens, *((UNGUARDED,) if mutant else ()))
+    for _ in range(20):
+        try:
+            client = Client(number, seed, tokens)
+            break
+        except (errors.IntegrationError, DatabaseError):
+            db.close_connections()
+    client.items = items
+    start.wait()
+    while len(client.history) < steps and client.dropped < steps:
+        client.step()
+    with Path(file).open("w", encoding="ascii") as out:
+        out.writelines(json.dumps(entry) + "\n" for entry in client.history)
+    return {"operations": len(client.history), "dropped": client.dropped}
+
+
+def checker() -> Path:
+    """Return the built checker."""
+    key = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCE.iterdir()))).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    binary = cache / "lockhouse" / "linearize" / key / "linearize"
+    if not binary.is_file():
+        go = shutil.which("go") or str(ROOT / ".cache" / "toolchains" / "bin" / "go")
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        draft = binary.with_suffix(f".{os.getpid()}")
+        made = subprocess.run(
+            [go, "build", "-mod=readonly", "-o", str(draft), "."],
+            cwd=SOURCE,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if made.returncode:
+            raise BatteryBroken(made.stderr)
+        draft.rename(binary)
+    return binary
+
+
+def run(ground: Ground, figures: Figures) -> None:
+    """Make histories and check each."""
+    histories, steps = ground.pick((2, 60), (5, 250), (100, 625))
+    verdicts: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    unknown = operations = dropped = 0
+    seconds = 0.0
+    for number in range(histories):
+        cleaning.empty_database()
+        items = Pack().admit(ITEMS, MaxAttempts=100_000)
+        seed = ground.seed * 1000 + number
+        files = [ground.folder / f"history-{seed}-{client}" for client in range(CLIENTS)]
+        with behind_proxy(ground, seed, ground.folder / f"sites-{seed}", rate=CUT_RATE) as url:
+            told = race(
+                ground.folder,
+                act,
+                [
+                    {
+                        "url": url,
+                        "number": client,
+                        "seed": seed * 100 + client,
+                        "items": items,
+                        "steps": steps,
+                        "mutant": ground.mutant,
+                        "file": str(files[client]),
+                    }
+                    for client in range(CLIENTS)
+                ],
+            )
+        dropped += sum(one["dropped"] for one in told)
+        lines = [line for file in files for line in file.read_text().splitlines()]
+        at = time.monotonic_ns()
+        for row in query("SELECT WorkId, State, OwnershipEpoch, LeaseToken FROM _System_ConnectorWorkItem"):
+            entry = {"client": CLIENTS, "kind": "read", "item": row["WorkId"], "call": at, "return": at + 1}
+            lines.append(json.dumps({**entry, **facts_of(row)}))
+        for line in lines:
+            entry = json.loads(line)
+            kinds[f"{entry['kind']} {'ok' if entry['ok'] else 'refused'}"] += 1
+        verdict = json.loads(
+            subprocess.run([str(checker())], input="\n".join(lines), capture_output=True, text=True, check=True).stdout
+        )
+        verdicts[verdict["verdict"]] += 1
+        unknown += verdict["unknown"]
+        operations += verdict["operations"]
+        seconds += verdict["seconds"]
+    cleaning.empty_database()
+    figures.note(
+        histories=histories,
+        clients=CLIENTS,
+        items_per_history=ITEMS,
+        operations=operations,
+        by_kind=dict(sorted(kinds.items())),
+        verdicts=dict(verdicts),
+        unknown_operations=unknown,
+        unknown_percent=round(100 * unknown / max(operations, 1), 2),
+        not_counted_because_surely_not_stored=dropped,
+        checker_seconds=round(seconds, 2),
+        checker="porcupine v1.3.1",
+    )
+    figures.demand("every history is linearizable", set(verdicts) == {"Ok"})
+    figures.demand(
+        "stale writes were among them, and refused",
+        ground.mutant or kinds["complete refused"] + kinds["retry refused"] > 0,
+    )
