@@ -194,14 +194,19 @@ def _call(function: flows.Flow, context: flows.FlowContext) -> Verdict:
     except flows.FlowRetry as asked:
         return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_RETRY, after_seconds=asked.after_seconds)
     except flows.FlowCancelled:
-        if context.is_cancelled():
-            return Verdict(ended=Ended.ACKNOWLEDGE_CANCEL)
-        return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_ERROR)
+        return _stopped(context)
     except BaseException as error:  # noqa: BLE001 - a flow may raise anything, and its text may quote the payload
         # Also an exit or a cancelled task: neither may end the worker, which has other flows. Signals go elsewhere.
         log.warning("work.flow_failed", error=type(error).__name__)
         return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_ERROR)
     return Verdict(ended=Ended.COMPLETE)
+
+
+def _stopped(context: flows.FlowContext) -> Verdict:
+    if context.is_cancelled():
+        return Verdict(ended=Ended.ACKNOWLEDGE_CANCEL)
+    # Nobody asked for it, as far as this process knows, and the acknowledgement would be refused.
+    return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_ERROR)
 
 
 def _read_event(event_id: str) -> Row:

@@ -1,7 +1,7 @@
 """Flows: the Python functions that do the work, by name and version.
 
 A flow is registered by a decorator in the `flows` module of any installed app. It is given a `FlowContext`
-and says how it ended: it returns, or raises one of the three errors below. Any other error is a failure
+and says how it ended: it returns, or raises one of the four errors below. Any other error is a failure
 that is tried again by the route's policy.
 
 The flow of a source projection is given all inputs of its generation. The same module registers reducers
@@ -30,6 +30,13 @@ class FlowRejected(Exception):
     """The flow will never accept this input; the work is dead at once."""
 
 
+class FlowCancelled(Exception):
+    """The flow stopped because an operator asked for it; the work ends as cancelled.
+
+    Without a request it is an error like any other.
+    """
+
+
 class FlowRetry(Exception):
     """The flow asks to be tried again."""
 
@@ -56,6 +63,10 @@ class FlowUnknown(IntegrationError):
     code = "flow_unknown"
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowContext:
     """What a flow is given.
@@ -75,6 +86,8 @@ class FlowContext:
         inputs: A projection's inputs, all of them, in ordinal order, each opened as it is reached; iterate as often
             as you like. Empty for per-event work. An input that is missing or cannot be opened raises, and the
             execution has failed even if the flow swallows that.
+        is_cancelled: Tells whether an operator asked for the work to stop, as of a second ago. A long flow asks now and
+            then, leaves things as they may stay and raises `FlowCancelled`; one that returns has succeeded.
     """
 
     work_id: str
@@ -88,6 +101,7 @@ class FlowContext:
     occurred_at: datetime | None
     received_at: datetime
     inputs: Iterable[Input] = field(default=(), repr=False)
+    is_cancelled: Callable[[], bool] = field(default=_never, repr=False)
 
 
 Flow = Callable[[FlowContext], None]

@@ -60,6 +60,8 @@ class InFlight:
         self._concurrency = concurrency
         self._clock = clock
         self._live: dict[str, tuple[Claim, float]] = {}
+        self._since: dict[str, float] = {}
+        self._cancelled: frozenset[str] = frozenset()
         self._changed = threading.Condition()
 
     def __len__(self) -> int:
@@ -94,6 +96,7 @@ class InFlight:
         with self._changed:
             for claim in claims:
                 self._live[claim.work_id] = (claim, now)
+                self._since[claim.work_id] = now
             metrics.IN_FLIGHT.set(len(self._live))
 
     def remove(self, claims: Iterable[Claim]) -> None:
@@ -101,6 +104,7 @@ class InFlight:
         with self._changed:
             for claim in claims:
                 self._live.pop(claim.work_id, None)
+                self._since.pop(claim.work_id, None)
             metrics.IN_FLIGHT.set(len(self._live))
             self._changed.notify_all()
 
@@ -109,6 +113,21 @@ class InFlight:
         limit = self._clock() - seconds
         with self._changed:
             return [claim for claim, since in self._live.values() if since <= limit]
+
+    def held_for(self, seconds: float) -> list[str]:
+        """Return the WorkIds whose claims were made so many seconds ago or earlier, renewed or not."""
+        limit = self._clock() - seconds
+        with self._changed:
+            return [work_id for work_id, since in self._since.items() if since <= limit]
+
+    def is_cancelled(self, claim: Claim) -> bool:
+        """Return whether an operator asked for a claim's work to stop, as of the last look."""
+        return claim.work_id in self._cancelled
+
+    def note_cancelled(self, work_ids: Iterable[str]) -> None:
+        """Note which of the live claims an operator asked to stop; a request is never taken back."""
+        with self._changed:
+            self._cancelled = frozenset(work_id for work_id in {*self._cancelled, *work_ids} if work_id in self._live)
 
     def renewed(self, claim: Claim, at: float) -> None:
         """Note that a lease was renewed.

@@ -20,7 +20,7 @@ import structlog
 from integration.errors import IntegrationError
 from integration.ingress import service as ingress
 from integration.storage import db
-from integration.storage.sql import work_items
+from integration.storage.sql import cancellations, work_items
 from integration.work import claim as claims
 from integration.work import execute, finish, metrics, reap
 from integration.work.blocking import Resolver
@@ -265,7 +265,7 @@ class Supervisor:
             self._end([claim], 0)
             return
         started = time.monotonic()
-        verdict = execute.run(claim)
+        verdict = execute.run(claim, is_cancelled=lambda: self._live.is_cancelled(claim))
         self._live.pace.note(time.monotonic() - started)
         if verdict.ended in finish.STORED_TOGETHER and not claim.item.is_projection:
             self._finisher.add(Finished(claim=claim, ended=verdict.ended, trace_id=verdict.trace_id))
@@ -289,6 +289,7 @@ class Supervisor:
             now = time.monotonic()
             try:
                 self._renew(now)
+                self._look_for_cancellations()
                 if self._stopping.is_set() and not draining:
                     draining = True
                     self._process.start_drain()
@@ -311,6 +312,14 @@ class Supervisor:
             else:
                 # It has just ended, or it was reaped: the flow's own end will be refused.
                 metrics.RENEWALS.labels("stale").inc()
+
+    def _look_for_cancellations(self) -> None:
+        """Ask about the flows that run long enough to be told."""
+        work_ids = tuple(sorted(self._live.held_for(_KEEPER_SECONDS)))
+        if not work_ids:
+            return
+        rows = db.read().fetch_all(cancellations.LIST_CANCEL_REQUESTED, {"work_ids": work_ids})
+        self._live.note_cancelled(row["WorkId"] for row in rows)
 
     # The resolver
 

@@ -14,7 +14,7 @@ from typing import Any
 from integration.errors import IntegrationError
 from integration.projection.inputs import Input
 from integration.projection.reducers import reducer
-from integration.work.flows import FlowContext, FlowRejected, FlowRetry, FlowSkip, flow
+from integration.work.flows import FlowCancelled, FlowContext, FlowRejected, FlowRetry, FlowSkip, flow
 
 _LONGEST_SECONDS = 60.0
 
@@ -53,6 +53,8 @@ def end(context: FlowContext) -> None:
             raise FlowRetry("canary-of-the-flow", after_seconds=120)
         case "fail":
             raise RuntimeError("canary-of-the-flow", dict(context.payload))
+        case "stop":
+            raise FlowCancelled("canary-of-the-flow")
         case "exit":
             sys.exit("canary-of-the-flow")
         case "cancelled":
@@ -111,3 +113,50 @@ def broken(found: Iterable[Input]) -> dict[str, Any]:
 def shapeless(found: Iterable[Input]) -> Any:
     """Return what is no payload."""
     return [item.ordinal for item in found]
+
+
+@flow("tests.until_cancelled", 1)
+def until_cancelled(context: FlowContext) -> None:
+    """Say that it started, wait until it is asked to stop, and end as the payload says."""
+    Path(context.payload["file"]).with_suffix(".started").touch()
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    while not context.is_cancelled() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if context.payload["end"] != "return":
+        end(context)
+
+
+@flow("tests.hold_each", 1)
+def hold_each(context: FlowContext) -> None:
+    """Hold each attempt at a gate of its own; the first ends as the payload says, the others succeed."""
+    gate = Path(f"{context.payload['file']}-{context.attempt}")
+    gate.with_suffix(".started").touch()
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    while not gate.exists() and time.monotonic() < deadline:
+        if context.is_cancelled():
+            gate.with_suffix(".told").touch()
+        time.sleep(0.01)
+    if context.attempt == 1:
+        end(context)
+
+
+@flow("tests.span", 1)
+def span(context: FlowContext) -> None:
+    """Write down when it starts and when it ends, with the lane and the number that the payload has."""
+    said = f"{context.payload['lane']} {context.payload['n']}"
+    path = Path(context.payload["file"])
+    with path.open("a", encoding="ascii") as file:
+        file.write(f"start {said}\n")
+    # Long enough for another to begin meanwhile, if anything lets it.
+    time.sleep(0.003)
+    with path.open("a", encoding="ascii") as file:
+        file.write(f"end {said}\n")
+
+
+@flow("tests.walk", 1)
+def walk(context: FlowContext) -> None:
+    """Write down the numbers of all inputs, in the order in which they were given."""
+    found = list(context.inputs)
+    line = json.dumps([context.work_id, [item.payload["n"] for item in found]])
+    with Path(found[-1].payload["file"]).open("a", encoding="ascii") as file:
+        file.write(f"{line}\n")

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from integration.authority import cancellation
+from integration.authority.values import BOTH_PERMISSIONS, Ref
 from integration.storage import db
-from integration.storage.sql import work_items
+from integration.storage.sql import cancellations, work_items
+from integration.values import Actor
+from integration.work import candidates
 from integration.work import claim as claims
-from integration.work.candidates import candidate_from_row
+from integration.work.candidates import CandidateQueue, candidate_from_row
 from integration.work.claim import claim
 from integration.work.process import register_process
+from integration.work.supervisor import Options, Supervisor
 from tests.support.work import Pack, query
 
 NOTHING = ("-",)
@@ -54,3 +59,46 @@ def ended() -> list[tuple[str, str, int, int, list[str | None]]]:
         (row["WorkId"], row["State"], row["Attempt"], row["OwnershipEpoch"], outcomes.get(row["WorkId"], []))
         for row in query("SELECT * FROM _System_ConnectorWorkItem ORDER BY WorkId")
     ]
+
+
+def cancel_each(work_ids: list[str], *, guarded: bool = True) -> dict[str, str]:
+    """Cancel each of some items as an operator; return how each attempt ended."""
+    actor = Actor(user_id=1, name="rolf", permissions=BOTH_PERMISSIONS)
+    if not guarded:
+        cancellation._check = lambda was, event: None
+        text = cancellations.CANCEL_WORK_ITEM.text.split("AND State IN")[0]
+        cancellations.CANCEL_WORK_ITEM = replace(cancellations.CANCEL_WORK_ITEM, text=text)  # type: ignore[arg-type]
+    answers = {}
+    for work_id in work_ids:
+        try:
+            answers[work_id] = cancellation.cancel(
+                Ref(id=work_id), actor=actor, reason="The deal is gone"
+            ).outcome.value
+        except cancellation.CancelRefused as refused:
+            answers[work_id] = refused.refusal_code.value
+    return answers
+
+
+def cancel_or_work(work_ids: list[str], *, guarded: bool = True) -> dict[str, str]:
+    """Cancel each of some items, or, when there are none to cancel, run a worker."""
+    if work_ids:
+        return cancel_each(work_ids, guarded=guarded)
+    work_until_idle()
+    return {}
+
+
+def work_until_idle(*, without: str = "") -> int:
+    """Run a worker until nothing is left, with one of the guards of the lanes taken away."""
+    if without == "source_lanes":
+        CandidateQueue._behind_another = lambda self, window: set()
+        CandidateQueue._open_ones = lambda self, window, blocked, busy: window
+    if without in {"busy_look", "target_lanes"}:
+        candidates._busy_target_keys = lambda window: set()
+    if without == "target_lanes":
+        CandidateQueue._open_ones = lambda self, window, blocked, busy: window
+        first = work_items.FIRST_CLAIM.text
+        start, end = first.index("SHA2("), first.index("w.UpdatedAt")
+        text = f"{first[:start]}NULL, {first[end:]}"
+        work_items.FIRST_CLAIM = replace(work_items.FIRST_CLAIM, text=text)  # type: ignore[arg-type]
+    options = Options(roles=frozenset({"claim"}), concurrency=4, poll_seconds=0.01, until_idle=True)
+    return Supervisor(options).run().executed

@@ -9,7 +9,7 @@ import pytest
 from tests.support.processes import manage
 from tests.support.work import Pack, item_row, query
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.evidence("K-08")]
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:

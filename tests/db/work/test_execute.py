@@ -33,6 +33,7 @@ def pack(db) -> Pack:
         ("fail", Ended.RETRY, ("retry", "flow_error")),
         ("exit", Ended.RETRY, ("retry", "flow_error")),
         ("cancelled", Ended.RETRY, ("retry", "flow_error")),
+        ("stop", Ended.RETRY, ("retry", "flow_error")),
         ("retry at no time", Ended.RETRY, ("retry", "flow_error")),
     ],
 )
@@ -103,6 +104,15 @@ def test_execute__of_a_cancelled_item_does_not_run_the_flow(pack, take):
     change("UPDATE _System_ConnectorWorkItem SET CancelRequestedAt = UTC_TIMESTAMP(6)")
     assert execute(take(work_id)) is Ended.ACKNOWLEDGE_CANCEL
     assert item_row(work_id)["FailureCount"] == 0
+
+
+@pytest.mark.evidence("K-08")
+def test_execute__of_a_flow_that_stops_as_it_was_asked_acknowledges(pack, take):
+    claim = take(pack.admit(payload={"end": "stop"})[0])
+    change("UPDATE _System_ConnectorWorkItem SET CancelRequestedAt = UTC_TIMESTAMP(6)")
+    verdict = module.run(claim, is_cancelled=lambda: True)
+    assert module.store(claim, verdict) is Ended.ACKNOWLEDGE_CANCEL
+    assert item_row(claim.work_id)["State"] == "cancelled"
 
 
 def test_execute__of_a_claim_that_was_reaped_meanwhile_stores_nothing(pack, process, take):
