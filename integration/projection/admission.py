@@ -125,8 +125,8 @@ def place_inputs(pack: LockedPack, identities: Iterable[ProjectionIdentity]) -> 
     by_key = {identity.key(): identity for identity in identities}
     if not by_key:
         return {}
-    failpoint("admission.before_locks")
     found = _read_generations(pack.tx, sorted(by_key))
+    failpoint("admission.before_locks")
     extensible = [row["EventId"] for row in found.values() if _is_untouched(row)]
     selected: dict[str, Row] = (
         {event.event_id: event.row for event in lock_selected_events(pack, extensible)} if extensible else {}
