@@ -7,6 +7,7 @@ from typing import Any
 from integration.catalog.reads import RouteDefinition
 from integration.ingress.admitted_rows import ENGINE_CAPABILITY
 from integration.ingress.crypto import SealedColumn, move_sealed, row_aad
+from integration.projection.identity import ProjectionIdentity, SourceScope
 from integration.storage.locks import LockedEvent, LockedPack, LockedWorkItem
 from integration.storage.sql import cutovers
 
@@ -75,3 +76,17 @@ def work_item_values(pack: LockedPack, item: LockedWorkItem, route: RouteDefinit
         "owner_generation": 1 if receipt is None else receipt["OwnerGeneration"],
         "replay_of_work_id": item.work_id,
     }
+
+
+def generation_values(event: LockedEvent, route: RouteDefinition) -> dict[str, Any]:
+    """Return what makes a projection's child a generation: it starts at its own Event and has the active key.
+
+    Its identity is that of the live route. It has the original's `ProjectionKey` when pack, route version, companion,
+    work type and source lane are the same.
+
+    Rule: P-10.
+    """
+    lane = event.row["SourceLane"]
+    key = ProjectionIdentity.of_route(route, lane).key()
+    scope = SourceScope(namespace=event.row["Namespace"], event_kind=event.row["EventKind"], source_lane=lane)
+    return {"subject_kind": "projection", "subject_id": key, "projection_key": key, "source_scope_key": scope.key()}

@@ -121,6 +121,19 @@ class RouteFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What else of a projection's source scope is nonterminal.
+
+    Attributes:
+        work_ids: Generations, queued ones too, whatever their pack, route, work type and projection.
+        event_ids: Events that no WorkItem executes.
+    """
+
+    work_ids: tuple[str, ...] = ()
+    event_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Everything that the rules ask about; None where an earlier fact is missing.
 
@@ -138,6 +151,7 @@ class Facts:
         route: That incarnation's live route for the original's event kind.
         expected_route_version: The route version that the caller confirmed.
         fences: Armed fences over the namespace and event kind.
+        scope: What else of the source is to run; None unless the original is a projection's.
     """
 
     may_view: bool
@@ -153,6 +167,7 @@ class Facts:
     route: RouteFacts | None = None
     expected_route_version: int | None = None
     fences: tuple[FenceSummary, ...] = ()
+    scope: Scope | None = None
 
 
 def read_event(reader: Reader, event_id: str) -> EventFacts | None:

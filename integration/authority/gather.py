@@ -10,6 +10,7 @@ from typing import Any
 from integration.authority import facts as reading
 from integration.authority.facts import Facts, RouteFacts
 from integration.authority.listing import FenceSummary
+from integration.authority.scope import read_scope
 from integration.authority.values import Ref, RefKind, Replayed, Target, Winner
 from integration.catalog.reads import RouteDefinition, parse_route
 from integration.states import ExecutionClass
@@ -70,6 +71,7 @@ def read_facts(reader: Reader, ref: Ref, permissions: Facts, *, route: int | Non
         if pack is None
         else read_serialized(reader, pack.pack_install_id, event.namespace, event.event_kind)
     )
+    has_scope = found.has_ranges and len(items) == 1 and items[0].is_projection and event.source_lane is not None
     facts = replace(
         base,
         is_found=True,
@@ -80,6 +82,7 @@ def read_facts(reader: Reader, ref: Ref, permissions: Facts, *, route: int | Non
         pack=pack,
         route=serialized.route_facts,
         fences=serialized.fences,
+        scope=read_scope(reader, event, {item.work_id for item in items}) if has_scope else None,
     )
     return Gathered(facts=facts, route=serialized.route)
 

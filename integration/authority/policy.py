@@ -294,6 +294,46 @@ def decide_execution_class(facts: Facts) -> Verdict:
     )
 
 
+def decide_scope(facts: Facts) -> Verdict:
+    """Ask whether everything else of a projection's source has ended."""
+    code = "active_generation_in_scope"
+    if facts.event is None or execution_class_of(facts) is None:
+        return _unasked(code)
+    if facts.scope is None and execution_class_of(facts) is ExecutionClass.SOURCE_PROJECTION:
+        return _no(
+            code,
+            "The row is a source projection's and names no source lane: what else of its source is to run is unknown.",
+            "Find out who wrote the row; have the provider send the event anew if the work is still wanted.",
+        )
+    if facts.scope is None:
+        return _ok(code, "Only a source projection asks what else of its source is to run.")
+    if not facts.scope.work_ids:
+        return _ok(code, "No other generation of the source is still to run.")
+    return _no(
+        code,
+        "Another generation of the same source is still to run, under this projection or another one.",
+        "Wait until it has ended, or cancel it; then replay.",
+        {"work_ids": list(facts.scope.work_ids)},
+    )
+
+
+def decide_event_only_successor(facts: Facts) -> Verdict:
+    """Ask whether an Event of a projection's source waits without a WorkItem."""
+    code = "event_only_successor"
+    if facts.event is None or execution_class_of(facts) is None:
+        return _unasked(code)
+    if facts.scope is None:
+        return _ok(code, "Only a source projection asks what else of its source is to run.")
+    if not facts.scope.event_ids:
+        return _ok(code, "No Event of the source waits without a WorkItem.")
+    return _no(
+        code,
+        "An Event of the same source is still to run and has no WorkItem yet.",
+        "Wait until the Event's own executor has ended it; then replay.",
+        {"event_ids": list(facts.scope.event_ids)},
+    )
+
+
 def decide_catalog(facts: Facts) -> Verdict:
     """Ask whether definition and Catalog revision resolve to one thing."""
     code = "catalog_revision_unresolved"
@@ -311,7 +351,7 @@ def decide_catalog(facts: Facts) -> Verdict:
 
 
 def decide_materialization(facts: Facts) -> Verdict:
-    """Ask whether this build can make the child: per-event work that a WorkItem owns."""
+    """Ask whether this build can make the child: of work that a WorkItem owns."""
     code = "materialization_failed"
     owner = find_owner(facts)
     if owner is None or owner.kind is OwnerKind.AMBIGUOUS:
@@ -322,13 +362,6 @@ def decide_materialization(facts: Facts) -> Verdict:
             "The Event has authority over this row, and this version replays rows that a WorkItem owns.",
             "Keep the row; a later version replays it.",
             {"owner": owner.kind.value, "rule": owner.why.rule},
-        )
-    if execution_class_of(facts) is not ExecutionClass.PER_EVENT:
-        return _no(
-            code,
-            "The row is a source projection's, and this version replays per-event work.",
-            "Keep the row; a later version replays it.",
-            {"execution_class": ExecutionClass.SOURCE_PROJECTION.value},
         )
     return _ok(code, "The child is one Event and one WorkItem, made in the same transaction.")
 
@@ -349,6 +382,8 @@ RULES: Final[tuple[Rule, ...]] = (
     decide_route,
     decide_snapshot,
     decide_execution_class,
+    decide_scope,
+    decide_event_only_successor,
     decide_catalog,
     decide_materialization,
 )

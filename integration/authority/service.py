@@ -17,6 +17,7 @@ from integration.audit.service import record, record_alone
 from integration.authority import child, gather, policy, requests
 from integration.authority.facts import EventFacts, Facts, PackFacts, WorkItemFacts
 from integration.authority.lane_notes import lane_notes
+from integration.authority.scope import lock_scope, range_notes
 from integration.authority.values import (
     REPLAY_PERMISSION,
     VIEW_PERMISSION,
@@ -35,7 +36,7 @@ from integration.storage import db
 from integration.storage.db import Reader, Tx
 from integration.storage.locks import LockedEvent, LockedPack, LockedWorkItem, lock_events, lock_pack
 from integration.storage.locks import lock_work_items_of_event as lock_work_items
-from integration.storage.sql import events, packs, work_items
+from integration.storage.sql import events, packs, replays, work_items
 from integration.storage.sql.audit import READ_DATABASE_TIME
 from integration.storage.statements import LockRank
 from integration.values import Actor, new_id
@@ -75,17 +76,22 @@ def plan(ref: Ref, actor: Actor, *, route: int | None = None, using: str = "defa
 
     Locks: none.
     """
-    found = gather.read_facts(db.read(using), ref, _permissions(actor), route=route, using=using)
+    reader = db.read(using)
+    found = gather.read_facts(reader, ref, _permissions(actor), route=route, using=using)
     verdicts = policy.judge(found.facts)
     refused = next((verdict for verdict in verdicts if verdict.ruling is Ruling.REFUSED), None)
     return Plan(
         ref=ref,
         owner=policy.find_owner(found.facts),
         verdicts=verdicts,
-        refusal=None if refused is None else _refusal(refused, db.read(using), found.facts),
+        refusal=None if refused is None else _refusal(refused, reader, found.facts),
         target=gather.target_of(found.facts),
         lock_order=tuple(rank.name for rank in LOCK_ORDER),
-        notes=(*gather.notes_of(found), *lane_notes(db.read(using), found.facts)),
+        notes=(
+            *gather.notes_of(found),
+            *lane_notes(db.read(using), found.facts),
+            *range_notes(db.read(using), found.facts),
+        ),
     )
 
 
@@ -211,12 +217,19 @@ def _replay_locked(tx: Tx, request: _Request, unlocked: Facts) -> Replayed | Ver
     if unlocked.pack is None or unlocked.event is None:
         raise errors.InvariantBroken
     pack = lock_pack(tx, unlocked.pack.pack_install_id)
-    locked_events = lock_events(pack, (unlocked.event.event_id,))
-    if not locked_events:
-        raise errors.ConcurrentChange
-    event = locked_events[0]
-    items = lock_work_items(event)
-    facts, route = _facts_under_locks(pack, event, items, request, unlocked)
+    scope = None
+    if unlocked.scope is None:
+        locked_events = lock_events(pack, (unlocked.event.event_id,))
+        if not locked_events:
+            raise errors.ConcurrentChange
+        event = locked_events[0]
+        items = lock_work_items(event)
+    else:
+        held = lock_scope(pack, unlocked.event, {item.work_id for item in unlocked.items})
+        if held is None:
+            raise errors.ConcurrentChange
+        event, items, scope = held.event, held.items, held.scope
+    facts, route = _facts_under_locks(pack, event, items, request, replace(unlocked, scope=scope))
     verdict = policy.first_refusal(facts)
     if verdict is not None:
         return verdict
@@ -261,11 +274,11 @@ def _write(
     ordinal = _take_ordinal(pack)
     shared = child.shared_values(pack, event, route, event_id=request.child_event_id, ordinal=ordinal)
     tx.execute(events.INSERT_REPLAY_EVENT, {**shared, **child.event_values(event, route, request.child_event_id)})
-    generation = child.work_item_values(pack, item, route, request.child_work_id)
-    tx.execute(
-        work_items.INSERT_REPLAY_WORK_ITEM,
-        {**shared, **generation, "subject_id": request.child_event_id, "now": now},
-    )
+    generation = {**shared, **child.work_item_values(pack, item, route, request.child_work_id), "now": now}
+    if item.row["ProjectionKey"] is None:
+        tx.execute(work_items.INSERT_REPLAY_WORK_ITEM, {**generation, "subject_id": request.child_event_id})
+    else:
+        tx.execute(replays.INSERT_REPLAY_GENERATION, {**generation, **child.generation_values(event, route)})
     replayed = Replayed(
         original=Ref(id=item.work_id, kind=RefKind.WORK_ITEM),
         original_event_id=event.event_id,

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from integration import errors
 from integration.storage.db import Row, Tx
-from integration.storage.sql import events, namespaces, packs, processes, projections, receipts, work_items
+from integration.storage.sql import events, namespaces, packs, processes, projections, receipts, replays, work_items
 from integration.values import EventId, PackInstallId, ProcessId, ReceiptId
 
 
@@ -200,6 +200,15 @@ def lock_events_for_claim(process: LockedProcess, event_ids: Sequence[str]) -> l
     """
     rows = process.tx.fetch_all(events.LOCK_EVENTS_FOR_CLAIM, {"event_ids": tuple(sorted(set(event_ids)))})
     return [LockedEvent(_tx=process.tx, row=row) for row in rows]
+
+
+def lock_work_items_of_scope(pack: LockedPack, work_ids: Sequence[str]) -> list[LockedWorkItem]:
+    """Lock a replayed WorkItem and the generations of its source scope, by id, sorted, in one statement.
+
+    Locks: WORK_ITEM, under the pack.
+    """
+    rows = pack.tx.fetch_all(replays.LOCK_WORK_ITEMS_OF_SCOPE, {"work_ids": tuple(sorted(set(work_ids)))})
+    return [LockedWorkItem(_tx=pack.tx, row=row) for row in rows]
 
 
 def lock_work_items_of_event(event: LockedEvent) -> list[LockedWorkItem]:

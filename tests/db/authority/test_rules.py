@@ -113,8 +113,8 @@ def unreadable_definition(world: World) -> Ref:
     return ref
 
 
-def projection_on_a_projection_route(world: World) -> Ref:
-    ref = world.work(ProjectionKey="a" * 64)
+def projection_without_a_lane(world: World) -> Ref:
+    ref = world.work(event={"SourceLane": None}, ProjectionKey="a" * 64, SourceLane=None)
     change(f"UPDATE {ROUTES} SET ExecutionClass = 'source_projection'")
     return ref
 
@@ -173,7 +173,7 @@ REFUSALS = [
     ("execution_class_changed", now_a_projection),
     ("execution_class_changed", was_a_projection),
     ("catalog_revision_unresolved", unreadable_definition),
-    ("materialization_failed", projection_on_a_projection_route),
+    ("active_generation_in_scope", projection_without_a_lane),
     ("materialization_failed", legacy),
     ("materialization_failed", mirror_in("pending")),
     ("materialization_failed", mirror_in("dead")),
@@ -294,6 +294,8 @@ def test_plan__says_where_the_child_goes_and_what_it_overtakes():
         "route_not_live",
         "route_snapshot_unavailable",
         "execution_class_changed",
+        "active_generation_in_scope",
+        "event_only_successor",
         "catalog_revision_unresolved",
         "materialization_failed",
     ]
