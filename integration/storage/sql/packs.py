@@ -147,7 +147,7 @@ ADVANCE_LANE_ORDINAL = Statement(
     UPDATE _System_ConnectorPackInstall
        SET NextLaneOrdinal = %(next_lane_ordinal)s
      WHERE PackInstallId = %(pack_install_id)s AND Status = 'active'
-       AND NextLaneOrdinal = %(expected_lane_ordinal)s
+       AND NextLaneOrdinal = %(expected_lane_ordinal)s AND %(next_lane_ordinal)s > NextLaneOrdinal
     """,
     returns=Returns.COUNT,
     holds=LockRank.PACK,

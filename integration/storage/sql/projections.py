@@ -60,7 +60,7 @@ LOCK_GENERATIONS = Statement(
 EXTEND_GENERATION = Statement(
     name="EXTEND_GENERATION",
     text="""
-    UPDATE _System_ConnectorWorkItem
+    UPDATE _System_ConnectorWorkItem FORCE INDEX (PRIMARY)
        SET EventId = %(event_id)s, LaneOrdinal = %(lane_ordinal)s, TargetLane = %(target_lane)s,
            ProjectionActiveKey = COALESCE(ProjectionActiveKey, %(missing_active_key)s),
            UpdatedAt = UTC_TIMESTAMP(6)
