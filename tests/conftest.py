@@ -15,7 +15,7 @@ from django.test import TransactionTestCase
 from console.settings import databases
 from tests.support import cleaning, servers
 
-pytest_plugins = ("tests.support.evidence",)
+pytest_plugins = ("tests.support.evidence", "tests.support.recorder")
 _URL = "LOCKHOUSE_TEST_SERVER_URL"
 _running = contextlib.ExitStack()
 

@@ -19,6 +19,7 @@ MUTANTS = {
     "r3": "no stale write was accepted",
     "r4": "what was answered with 200 is stored",
     "r6": "every history is linearizable",
+    "r10": "an error that is raised once reaches no caller",
 }
 
 
