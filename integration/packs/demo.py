@@ -25,6 +25,8 @@ UNKNOWN_STAGE: Final = "legal_review"
 _STAGES: Final = ("prospecting", "qualified", "proposal", "won", "lost")
 _NAMES: Final = ("Alder", "Birch", "Cedar", "Elm", "Fir", "Hazel", "Juniper", "Larch", "Maple", "Oak", "Pine", "Rowan")
 _DEALS: Final = 500
+_CONTACTS: Final = 12
+_CITIES: Final = ("Aachen", "Bremen", "Celle", "Dresden", "Essen", "Fulda")
 _TIMEOUT_SECONDS: Final = 6.0
 _PATIENCE_SECONDS: Final = 30.0
 
@@ -53,6 +55,7 @@ class Mix:
         flaky_share: Of the new ones, the share that fails its first attempt.
         duplicate_share: The share that repeats an earlier delivery.
         forged_share: The share whose signature is wrong.
+        contact_share: Of the new ones, the share that changes one of a few contacts, whose changes coalesce.
         seed: The same seed gives the same deliveries; a repeated run then repeats them all.
     """
 
@@ -61,6 +64,7 @@ class Mix:
     flaky_share: float = 0.05
     duplicate_share: float = 0.0
     forged_share: float = 0.0
+    contact_share: float = 0.0
     seed: int | None = None
 
 
@@ -89,7 +93,7 @@ class Totals:
 
 
 def make_deliveries(mix: Mix) -> Iterator[Delivery]:
-    """Yield deliveries: deals that are created once and then change.
+    """Yield deliveries: deals that are created once and then change, and fields of contacts.
 
     Args:
         mix: What is sent.
@@ -108,6 +112,15 @@ def make_deliveries(mix: Mix) -> Iterator[Delivery]:
             repeated = chance.choice(earlier)
             yield Delivery(kind=Kind.DUPLICATE, delivery_id=repeated.delivery_id, body=repeated.body)
             continue
+        if mix.contact_share and chance.random() < mix.contact_share:
+            delivery = Delivery(
+                kind=Kind.NEW,
+                delivery_id=f"demo-{run}-{number}",
+                body=_body("contact.changed", contact=_change(chance)),
+            )
+            earlier = [*earlier[-99:], delivery]
+            yield delivery
+            continue
         forged = chance.random() < mix.forged_share
         deal_id = chance.randint(1, _DEALS)
         deal: dict[str, object] = {
@@ -118,20 +131,29 @@ def make_deliveries(mix: Mix) -> Iterator[Delivery]:
         }
         if chance.random() < mix.flaky_share:
             deal["fail_first"] = 1
-        body = {
-            "event": "deal.updated" if deal_id in known else "deal.created",
-            "sent_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "deal": deal,
-        }
         delivery = Delivery(
             kind=Kind.FORGED if forged else Kind.NEW,
             delivery_id=f"demo-{run}-{number}",
-            body=json.dumps(body, separators=(",", ":")).encode(),
+            body=_body("deal.updated" if deal_id in known else "deal.created", deal=deal),
         )
         if not forged:
             known.add(deal_id)
             earlier = [*earlier[-99:], delivery]
         yield delivery
+
+
+def _change(chance: random.Random) -> dict[str, object]:
+    """Return a contact's id and one field of it that changed; now and then an email that is none."""
+    contact_id = chance.randint(1, _CONTACTS)
+    name = chance.choice(_NAMES)
+    address = f"{name.lower()}@example.test" if chance.random() > 0.05 else name
+    field, value = chance.choice((("name", name), ("city", chance.choice(_CITIES)), ("email", address)))
+    return {"id": contact_id, field: value}
+
+
+def _body(event: str, **subject: dict[str, object]) -> bytes:
+    body = {"event": event, "sent_at": datetime.now(UTC).isoformat(timespec="milliseconds"), **subject}
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def find_demo_webhook() -> tuple[WebhookBinding, bytes]:

@@ -38,6 +38,19 @@ def apply_deal(context: FlowContext) -> None:
         raise FlowRejected
 
 
+@flow("demo.apply_contact", version=1)
+def apply_contact(context: FlowContext) -> None:
+    """Accept a contact as its changes leave it: the payload is all of them, merged field by field.
+
+    Raises:
+        FlowRejected: There is no contact with an id, or an email that is none.
+    """
+    contact = _object(context.payload, "contact")
+    email = contact.get("email")
+    if contact.get("id") is None or (email is not None and (not isinstance(email, str) or "@" not in email)):
+        raise FlowRejected
+
+
 @flow("outreach.apply_prospect", version=1)
 def apply_prospect(context: FlowContext) -> None:
     """Accept a prospect event of the published shape.

@@ -40,6 +40,7 @@ class Command(BaseCommand):
         parser.add_argument("--flaky-share", type=_share, default=0.05, help="Share that fails once (0.05).")
         parser.add_argument("--duplicate-share", type=_share, default=0.0, help="Share sent a second time (0).")
         parser.add_argument("--forged-share", type=_share, default=0.0, help="Share with a wrong signature (0).")
+        parser.add_argument("--contact-share", type=_share, default=0.25, help="Share that changes a contact (0.25).")
         parser.add_argument("--seed", type=int, help="The same seed sends the same deliveries.")
         parser.add_argument("--wait", type=_positive, default=120.0, help="Seconds to wait for the work (120).")
         parser.add_argument("--json", action="store_true", help="Print the totals as JSON.")
@@ -79,6 +80,7 @@ class Command(BaseCommand):
             flaky_share=options["flaky_share"],
             duplicate_share=options["duplicate_share"],
             forged_share=options["forged_share"],
+            contact_share=options["contact_share"],
             seed=options["seed"],
         )
         # A second of grace: this clock and the one that makes the ids may differ by a little.

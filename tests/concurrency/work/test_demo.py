@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from tests.support.admission import unowned_inputs
 from tests.support.processes import manage, web_server
 from tests.support.work import query
 
@@ -24,7 +25,7 @@ def test_demo__posts_real_webhooks_that_a_worker_ends(database_url, tmp_path):
     run(["install_pack", "integration/packs/demo.yaml", "--activate"], database_url)
     worker = manage(["work"], database_url, LOCKHOUSE_VAR_DIR=str(tmp_path))
     mix = ["--count", "60", "--seed", "7", "--duplicate-share", "0.2", "--forged-share", "0.1", "--fail-share", "0.3"]
-    mix += ["--flaky-share", "0.3"]
+    mix += ["--flaky-share", "0.3", "--contact-share", "0"]
     with web_server(database_url) as (_, base_url):
         output = run([*DEMO, *mix, "--base-url", base_url], database_url)
         worker.process.send_signal(signal.SIGTERM)
@@ -44,6 +45,21 @@ def test_demo__posts_real_webhooks_that_a_worker_ends(database_url, tmp_path):
     assert retried["Found"] > 0, "no deal failed its first attempt"
     classes = query("SELECT DISTINCT FailureClass FROM _System_ConnectorWorkItem WHERE State = 'dead'")
     assert classes == [{"FailureClass": "flow_rejected"}]
+
+
+def test_demo__of_contacts_coalesces_what_waits_and_leaves_none_out(database_url, tmp_path):
+    run(["install_pack", "integration/packs/demo.yaml", "--activate"], database_url)
+    mix = ["--count", "60", "--seed", "7", "--contact-share", "1", "--fail-share", "0", "--wait", "0"]
+    with web_server(database_url) as (_, base_url):
+        run([*DEMO, *mix, "--base-url", base_url], database_url, code=1)
+    run(["work", "--until-idle"], database_url, LOCKHOUSE_VAR_DIR=str(tmp_path))
+    rows = query("SELECT * FROM _System_ConnectorWorkItem ORDER BY InputStartOrdinal")
+    assert {row["EventKind"] for row in rows} == {"contact.changed"}
+    assert {row["State"] for row in rows} <= {"succeeded", "dead"}
+    # Sixty changes of a dozen contacts waited together: a generation a contact, and every input in one of them.
+    assert len(rows) <= 12
+    assert unowned_inputs() == {}
+    assert len(query("SELECT EventId FROM _System_ConnectorEvent")) == 60
 
 
 def test_demo__without_a_pack_says_how_to_get_one(database_url):

@@ -73,7 +73,11 @@ def test_activate__an_empty_incarnation__writes_cutoff_0_and_the_forward_receipt
     assert (proof["kind"], set(proof["counts"].values())) == ("greenfield_activation", {0})
     assert (pack["Status"], pack["ActiveKey"], pack["CatalogRevision"]) == ("active", "demo:demo", 1)
     assert pack["CatalogDigest"] == webhooks.pack().digest() == hashlib.sha256(pack["Definition"].encode()).hexdigest()
-    assert {row["LiveKey"] for row in webhooks.rows("Route")} == {"demo:deal.created", "demo:deal.updated"}
+    assert {row["LiveKey"] for row in webhooks.rows("Route")} == {
+        "demo:deal.created",
+        "demo:deal.updated",
+        "demo:contact.changed",
+    }
 
 
 def test_activate__a_newer_incarnation__retires_the_old_one_and_sweeps_its_routes():
@@ -165,6 +169,7 @@ def test_activate__a_webhook_key_that_another_pack_has__is_refused():
         ("pack: demo", "pack: second"),
         ("event: deal.created", "event: x.a"),
         ("event: deal.updated", "event: x.b"),
+        ("event: contact.changed", "event: x.c"),
     )
     assert refusal(renamed) == "webhook_key_taken"
 
@@ -234,7 +239,7 @@ def run(*arguments: str) -> tuple[int, dict[str, Any]]:
 def test_command__installs_activates_and_says_so(tmp_path: Path):
     path = str(webhooks.PACKS / "demo.yaml")
     code, report = run(path, "--dry-run")
-    assert (code, report["routes"], "pack_install_id" in report) == (0, 2, False)
+    assert (code, report["routes"], "pack_install_id" in report) == (0, 3, False)
     assert webhooks.rows("PackInstall") == []
     code, report = run(path, "--activate")
     assert (code, report["installed"], report["activated"], report["incarnation"]) == (0, True, True, 1)

@@ -46,3 +46,15 @@ def test_make_deliveries__creates_a_deal_once_before_it_changes():
 
 def test_make_deliveries__without_a_count_do_not_end():
     assert len(list(islice(make_deliveries(Mix(count=0, seed=4)), 500))) == 500
+
+
+def test_make_deliveries__of_contacts_change_one_field_each():
+    found = [json.loads(delivery.body) for delivery in make_deliveries(Mix(count=400, seed=3, contact_share=0.5))]
+    contacts = [body["contact"] for body in found if body["event"] == "contact.changed"]
+    assert 150 < len(contacts) < 250
+    assert len({contact["id"] for contact in contacts}) == 12
+    assert {frozenset(contact) - {"id"} for contact in contacts} == {
+        frozenset({"name"}),
+        frozenset({"city"}),
+        frozenset({"email"}),
+    }

@@ -91,3 +91,23 @@ def test_change_stages__refuses_what_is_no_stage(stage, tmp_path):
 def test_change_stages__leaves_no_draft_behind(tmp_path):
     stages.change_stages(allow=frozenset({"legal_review"}))
     assert [path.name for path in tmp_path.iterdir()] == [stages.FILE_NAME]
+
+
+@pytest.mark.parametrize(
+    ("contact", "accepted"),
+    [
+        ({"id": 7, "email": "elm@example.test", "city": "Celle"}, True),
+        ({"id": 7, "city": "Celle"}, True),
+        ({"id": 7, "email": None}, True),
+        ({"id": 7, "email": "Elm"}, False),
+        ({"id": 7, "email": 7}, False),
+        ({"city": "Celle"}, False),
+        ("Elm", False),
+    ],
+)
+def test_apply_contact__takes_the_merged_contact(contact: Any, accepted: bool):
+    if accepted:
+        assert flows.apply_contact(context({"contact": contact})) is None
+    else:
+        with pytest.raises(FlowRejected):
+            flows.apply_contact(context({"contact": contact}))
