@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum, StrEnum
 from typing import LiteralString
 
@@ -65,9 +65,26 @@ class Statement:
 
 
 def all_statements() -> Iterator[tuple[str, str, Statement]]:
-    """Yield (module name, constant name, statement) for every statement of the program."""
-    for module_info in pkgutil.iter_modules(sql.__path__):
-        module = importlib.import_module(f"{sql.__name__}.{module_info.name}")
+    """Yield (module name, constant name, statement) for every statement of the program, each once.
+
+    A module's statements are its constants, and the fields of a constant that holds a table's statements.
+    """
+    modules = [
+        (module_info.name, importlib.import_module(f"{sql.__name__}.{module_info.name}"))
+        for module_info in pkgutil.iter_modules(sql.__path__)
+    ]
+    seen: set[Statement] = set()
+    for name, module in modules:
         for constant, value in sorted(vars(module).items()):
-            if isinstance(value, Statement):
-                yield module_info.name, constant, value
+            if isinstance(value, Statement) and value not in seen:
+                seen.add(value)
+                yield name, constant, value
+    for name, module in modules:
+        for constant, value in sorted(vars(module).items()):
+            if not constant.isupper() or isinstance(value, Statement) or not is_dataclass(value):
+                continue
+            for member in fields(value):
+                statement = getattr(value, member.name)
+                if isinstance(statement, Statement) and statement not in seen:
+                    seen.add(statement)
+                    yield name, statement.name, statement

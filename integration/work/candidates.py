@@ -14,6 +14,7 @@ from integration.storage.db import Row
 from integration.storage.sql import work_items
 from integration.values import digest_text
 from integration.work import policy
+from integration.work.families import CONNECTOR, Family
 from integration.work.process import WorkerProcess
 from integration.work.rules import rules_of
 
@@ -57,6 +58,7 @@ class Candidate:
     last_ended_at: datetime | None
     last_outcome: AttemptOutcome
     is_cancel_requested: bool
+    family: Family = CONNECTOR
 
     @property
     def is_projection(self) -> bool:
@@ -75,8 +77,8 @@ class Candidate:
 
     @property
     def source_lane_name(self) -> str | None:
-        """The source lane within its pack, as the candidates' statement spells it."""
-        return None if self.source_lane is None else f"{self.pack_install_id}/{self.source_lane}"
+        """The source lane within its pack or namespace, as the candidates' statement spells it."""
+        return None if self.source_lane is None else f"{self.pack_install_id or self.namespace}/{self.source_lane}"
 
     @property
     def target_lane_name(self) -> str | None:
@@ -92,7 +94,7 @@ class Candidate:
         return digest_text(f"target-lane/1/{self.org_id}/{len(self.namespace)}/{self.namespace}/{self.target_lane}")
 
 
-def candidate_from_row(row: Row) -> Candidate:
+def candidate_from_row(row: Row, family: Family = CONNECTOR) -> Candidate:
     """Return the candidate that a row of the candidates' statements describes."""
     failure = row["FailureClass"]
     return Candidate(
@@ -119,20 +121,23 @@ def candidate_from_row(row: Row) -> Candidate:
         last_ended_at=row["RunAfter"] if failure == FailureClass.RELEASED else row["LastFailedAt"],
         last_outcome=_OUTCOMES.get(failure, AttemptOutcome.RETRY),
         is_cancel_requested=row["CancelRequestedAt"] is not None,
+        family=family,
     )
 
 
 class CandidateQueue:
     """The candidates that one claimer has read and not tried yet. Used by one thread."""
 
-    def __init__(self, process: WorkerProcess, *, window: int = WINDOW) -> None:
+    def __init__(self, process: WorkerProcess, *, family: Family = CONNECTOR, window: int = WINDOW) -> None:
         """Start empty.
 
         Args:
             process: Whose claims these will be.
+            family: Which family's items are taken.
             window: How many rows one look takes from each state.
         """
         self._process = process
+        self._family = family
         self._window = window
         self._found: deque[Candidate] = deque()
         #: The last look met items that only a lane keeps waiting.
@@ -186,8 +191,9 @@ class CandidateQueue:
         reader = db.read()
         lanes = {"blocked_lanes": blocked or _NOTHING, "busy_targets": busy or _NOTHING, "limit": self._window}
         closed = self._process.closed_pack_ids() or _NOTHING
-        rows = reader.fetch_all(work_items.LIST_CLAIM_CANDIDATES, {"closed_packs": closed, **lanes})
-        if len(rows) >= self._window:
+        params = {"closed_packs": closed, "family": self._family.name, **lanes}
+        rows = reader.fetch_all(self._family.statements.list_candidates, params)
+        if len(rows) >= self._window and self._family.is_event_backed:
             seen = {row["PackInstallId"] for row in rows}
             for pack in self._process.pack_ids():
                 if pack not in seen and pack not in closed:
@@ -195,11 +201,11 @@ class CandidateQueue:
                         work_items.LIST_PACK_CANDIDATES,
                         {**lanes, "pack_install_id": pack, "limit": _PACK_SHARE},
                     )
-        return [candidate_from_row(row) for row in rows]
+        return [candidate_from_row(row, self._family) for row in rows]
 
     def _open_ones(self, window: list[Candidate], blocked: set[str], busy: set[str]) -> list[Candidate]:
         """Keep one candidate a lane: the head of its source lane, with a free target lane."""
-        taken = _busy_target_keys(window)
+        taken = _busy_target_keys(window, self._family)
         ahead = self._behind_another(window)
         lanes: set[str] = set()
         usable = []
@@ -232,7 +238,7 @@ class CandidateQueue:
         if not laned:
             return set()
         reader = db.read()
-        heads = reader.fetch_all(work_items.LIST_HEAD_POSITIONS, {"work_ids": tuple(sorted(laned))})
+        heads = reader.fetch_all(self._family.statements.list_head_positions, {"work_ids": tuple(sorted(laned))})
         behind = {
             row["WorkId"]
             for row in heads
@@ -270,9 +276,9 @@ class CandidateQueue:
         return stopped
 
 
-def _busy_target_keys(window: Iterable[Candidate]) -> set[str]:
+def _busy_target_keys(window: Iterable[Candidate], family: Family) -> set[str]:
     keys = {item.target_lane_key for item in window if item.target_lane is not None}
     if not keys:
         return set()
-    rows = db.read().fetch_all(work_items.LIST_BUSY_TARGET_LANES, {"target_lane_keys": keys})
+    rows = db.read().fetch_all(family.statements.list_busy_target_lanes, {"target_lane_keys": keys})
     return {row["TargetLaneActiveKey"] for row in rows}

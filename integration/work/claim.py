@@ -15,10 +15,12 @@ from integration.failpoints import failpoint
 from integration.storage import db
 from integration.storage.db import Reader, Row, Tx
 from integration.storage.locks import LockedProcess, lock_events_for_claim
-from integration.storage.sql import attempts, work_items
+from integration.storage.sql import attempts
+from integration.storage.statements import Statement
 from integration.values import EventId
 from integration.work import blocking, metrics
 from integration.work.candidates import Candidate, CandidateQueue
+from integration.work.families import Family
 from integration.work.process import ClaimFenced, Fence, WorkerProcess, lock_fence
 
 LEASE_SECONDS: Final = 60
@@ -124,7 +126,7 @@ def claim(items: Sequence[Candidate], fence: Fence, *, lease_seconds: int = LEAS
 
     def unit(tx: Tx) -> Claimed:
         process = lock_fence(tx, fence)
-        won = _claim_first(tx, process, wanted) if items[0].is_first else _claim_later(tx, process, wanted)
+        won = _claim_first(tx, process, wanted) if items[0].is_first else _claim_later(tx, wanted)
         if not won:
             raise _Lost
         return Claimed(claims=tuple(won), lost=LostWhy.RACE if len(won) < len(wanted) else None)
@@ -218,7 +220,7 @@ def renew(claim: Claim) -> bool:
         "epoch": claim.epoch,
         "lease_seconds": claim.lease_seconds,
     }
-    return db.execute_alone(work_items.RENEW_LEASE, params) == 1
+    return db.execute_alone(claim.item.family.statements.renew_lease, params) == 1
 
 
 def _one_by_one(items: Sequence[Candidate], fence: Fence, lease_seconds: int) -> Claimed:
@@ -238,13 +240,15 @@ def _one_by_one(items: Sequence[Candidate], fence: Fence, lease_seconds: int) ->
 
 
 def _claim_first(tx: Tx, process: LockedProcess, wanted: Mapping[str, Claim]) -> list[Claim]:
+    first = next(iter(wanted.values()))
+    if not first.item.family.is_event_backed:
+        return _claim_alone(tx, first.item.family.statements.first_claim, wanted)
     event_ids = tuple(claim.item.event_id for claim in wanted.values())
     events = {event.event_id: event.row for event in lock_events_for_claim(process, event_ids)}
     if not events:
         return []
-    first = next(iter(wanted.values()))
     matched = tx.execute(
-        work_items.FIRST_CLAIM,
+        first.item.family.statements.first_claim,
         {**_lease_params(first), "event_ids": event_ids, "work_ids": tuple(wanted)},
     )
     if not matched:
@@ -254,15 +258,20 @@ def _claim_first(tx: Tx, process: LockedProcess, wanted: Mapping[str, Claim]) ->
     return [replace(claim, event=events[EventId(claim.item.event_id)]) for claim in won]
 
 
-def _claim_later(tx: Tx, _process: LockedProcess, wanted: Mapping[str, Claim]) -> list[Claim]:
+def _claim_alone(tx: Tx, statement: Statement, wanted: Mapping[str, Claim]) -> list[Claim]:
+    """Claim by a statement that touches the WorkItems alone."""
     first = next(iter(wanted.values()))
-    matched = tx.execute(
-        work_items.LATER_CLAIM,
-        {**_lease_params(first), "work_ids": tuple(sorted(wanted)), "attempt": first.item.attempt},
-    )
+    params = {**_lease_params(first), "work_ids": tuple(sorted(wanted)), "attempt": first.item.attempt}
+    matched = tx.execute(statement, params)
     if not matched:
         return []
-    won = list(wanted.values()) if matched == len(wanted) else _won(tx, wanted)
+    if first.item.is_first:
+        _insert_attempts(tx, wanted)
+    return list(wanted.values()) if matched == len(wanted) else _won(tx, wanted)
+
+
+def _claim_later(tx: Tx, wanted: Mapping[str, Claim]) -> list[Claim]:
+    won = _claim_alone(tx, _family_of(wanted).statements.later_claim, wanted)
     for claim in sorted(won, key=lambda claim: claim.work_id):
         tx.execute(
             attempts.CLOSE_EXECUTION_ATTEMPT,
@@ -273,17 +282,22 @@ def _claim_later(tx: Tx, _process: LockedProcess, wanted: Mapping[str, Claim]) -
                 "finished_at": claim.item.last_ended_at,
             },
         )
-    _insert_attempts(tx, wanted)
+    if won:
+        _insert_attempts(tx, wanted)
     return won
 
 
+def _family_of(wanted: Mapping[str, Claim]) -> Family:
+    return next(iter(wanted.values())).item.family
+
+
 def _insert_attempts(tx: Tx, wanted: Mapping[str, Claim]) -> None:
-    tx.execute(attempts.INSERT_ATTEMPTS_OF_CLAIM, _token_params(wanted))
+    tx.execute(_family_of(wanted).statements.insert_attempts, _token_params(wanted))
 
 
 def _won(reader: Reader, wanted: Mapping[str, Claim]) -> list[Claim]:
     """Read back which rows carry the token of this claim."""
-    rows = reader.fetch_all(work_items.LIST_CLAIMED_BY_TOKEN, _token_params(wanted))
+    rows = reader.fetch_all(_family_of(wanted).statements.list_claimed_by_token, _token_params(wanted))
     return [wanted[row["WorkId"]] for row in rows]
 
 

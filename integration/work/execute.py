@@ -18,6 +18,7 @@ from integration.storage.db import Row
 from integration.storage.sql import events
 from integration.work import finish, flows, metrics
 from integration.work.claim import Claim
+from integration.work.families import Family
 from integration.work.finish import Ended
 from integration.work.material import NotGiven, read_material
 from integration.work.outage import patiently
@@ -25,6 +26,10 @@ from integration.work.policy import RetryPolicy, decide_delay
 
 log = structlog.get_logger(__name__)
 _FALLBACK = RetryPolicy()
+
+
+class RunnerMissing(errors.SetupError):
+    """This build cannot run work of this family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,32 @@ class Verdict:
     failure: FailureClass | None = None
     after_seconds: float | None = None
     trace_id: str | None = None
+
+
+#: Runs a claimed item of a family that no Event is behind; told whether an operator asked it to stop.
+Runner = Callable[[Claim, Callable[[], bool]], Verdict]
+_runners: dict[str, Runner] = {}
+
+
+def register_runner(family: Family, runner: Runner) -> None:
+    """Have a family's items run by a function.
+
+    Args:
+        family: A family that is not Event-backed; those run flows.
+        runner: Runs one item and says how it ended; like a flow it may run longer than a lease.
+    """
+    _runners[family.name] = runner
+
+
+def check_runner(family: Family) -> None:
+    """Make sure that this process can run a family's items.
+
+    Raises:
+        RunnerMissing: Nothing here runs them.
+    """
+    if not family.is_event_backed and family.name not in _runners:
+        message = f"This build has nothing that runs work of the family {family.name}."
+        raise RunnerMissing(message, family=family.name)
 
 
 def execute(claim: Claim, *, chance: Callable[[], float] = random.random) -> Ended | None:
@@ -76,10 +107,21 @@ def run(claim: Claim, *, is_cancelled: Callable[[], bool] = lambda: False) -> Ve
     if claim.item.is_cancel_requested:
         return Verdict(ended=Ended.ACKNOWLEDGE_CANCEL)
     item = claim.item
+    if not item.family.is_event_backed:
+        with structlog.contextvars.bound_contextvars(work_id=claim.work_id, attempt=claim.attempt):
+            return _run_by_runner(claim, is_cancelled)
     row = claim.event or patiently(lambda: _read_event(item.event_id), role="execute", seconds=claim.lease_seconds)
     trace_id = row["ReceiptId"] or row["EventId"]
     with structlog.contextvars.bound_contextvars(work_id=claim.work_id, attempt=claim.attempt, trace_id=trace_id):
         return replace(_run_flow(claim, row, is_cancelled), trace_id=trace_id)
+
+
+def _run_by_runner(claim: Claim, is_cancelled: Callable[[], bool]) -> Verdict:
+    try:
+        return _runners[claim.item.family.name](claim, is_cancelled)
+    except BaseException as error:  # noqa: BLE001 - as for a flow
+        log.warning("work.runner_failed", error=type(error).__name__)
+        return Verdict(ended=Ended.RETRY, failure=FailureClass.FLOW_ERROR)
 
 
 def store(claim: Claim, verdict: Verdict, *, chance: Callable[[], float] = random.random) -> Ended | None:
@@ -138,7 +180,7 @@ def conclude(claim: Claim, verdict: Verdict, *, chance: Callable[[], float] = ra
         case Ended.BURY:
             return finish.bury(claim, verdict.failure or FailureClass.FLOW_ERROR)
         case Ended.RETRY:
-            policy = _policy_of(claim.item.route_id)
+            policy = _policy_of(claim.item.route_id) if claim.item.family.is_event_backed else _FALLBACK
             wait = verdict.after_seconds
             if wait is None:
                 wait = decide_delay(policy, claim.attempt, chance=chance())

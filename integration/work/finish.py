@@ -17,10 +17,10 @@ from integration.projection.handoff import end_generation
 from integration.states import TERMINAL_STATES, FailureClass, WorkItemState
 from integration.storage import db
 from integration.storage.db import Reader, Tx
-from integration.storage.sql import work_items
 from integration.storage.statements import Statement
 from integration.work import metrics
 from integration.work.claim import Claim
+from integration.work.families import Family
 from integration.work.policy import as_microseconds
 
 #: The kernel's own words; nothing that a flow says is stored.
@@ -48,19 +48,8 @@ class Ended(StrEnum):
     ACKNOWLEDGE_CANCEL = "acknowledge_cancel"
 
 
-_STATEMENTS: Final[dict[Ended, Statement]] = {
-    Ended.COMPLETE: work_items.COMPLETE_WORK_ITEM,
-    Ended.SKIP: work_items.SKIP_WORK_ITEM,
-    Ended.RETRY: work_items.RETRY_WORK_ITEM,
-    Ended.BURY: work_items.BURY_WORK_ITEM,
-    Ended.ACKNOWLEDGE_CANCEL: work_items.ACKNOWLEDGE_CANCEL,
-}
-_MANY: Final[dict[Ended, Statement]] = {
-    Ended.COMPLETE: work_items.COMPLETE_WORK_ITEMS,
-    Ended.SKIP: work_items.SKIP_WORK_ITEMS,
-}
 #: The ends that `finish_many` stores.
-STORED_TOGETHER: Final = frozenset(_MANY)
+STORED_TOGETHER: Final = frozenset({Ended.COMPLETE, Ended.SKIP})
 _TARGETS: Final[dict[Ended, WorkItemState]] = {
     Ended.COMPLETE: WorkItemState.SUCCEEDED,
     Ended.SKIP: WorkItemState.SKIPPED,
@@ -110,7 +99,7 @@ def finish_many(claims: Sequence[Claim], ended: Ended) -> frozenset[str]:
     work_ids = tuple(sorted(claim.work_id for claim in claims))
     facts = {"work_ids": work_ids, "lease_token": claims[0].lease_token, "epoch": claims[0].epoch}
     try:
-        matched = db.execute_alone(_MANY[ended], facts)
+        matched = db.execute_alone(_statement_of_many(claims[0].item.family, ended), facts)
     except errors.CommitUnknown:
         log.warning("work.commit_unknown", count=len(work_ids), transition=ended)
         matched = -1
@@ -119,7 +108,8 @@ def finish_many(claims: Sequence[Claim], ended: Ended) -> frozenset[str]:
     else:
         # Within an epoch only the claim's own token makes this state.
         rows = db.read().fetch_all(
-            work_items.LIST_ENDED, {"work_ids": work_ids, "epoch": facts["epoch"], "state": _TARGETS[ended]}
+            claims[0].item.family.statements.list_ended,
+            {"work_ids": work_ids, "epoch": facts["epoch"], "state": _TARGETS[ended]},
         )
         found = frozenset(row["WorkId"] for row in rows)
         if matched < 0 and not found:
@@ -145,7 +135,7 @@ def release(claim: Claim) -> bool:
     Rule: K-02, K-08.
     """
     params = {**_claim_key(claim), **_failure_facts(FailureClass.RELEASED)}
-    return db.execute_alone(work_items.RELEASE_WORK_ITEM, params) == 1
+    return db.execute_alone(claim.item.family.statements.release, params) == 1
 
 
 def skip(claim: Claim) -> Ended:
@@ -191,6 +181,24 @@ def acknowledge_cancel(claim: Claim) -> Ended:
     return _end(claim, Ended.ACKNOWLEDGE_CANCEL)
 
 
+def _statement_of(family: Family, ended: Ended) -> Statement:
+    match ended:
+        case Ended.COMPLETE:
+            return family.statements.complete
+        case Ended.SKIP:
+            return family.statements.skip
+        case Ended.RETRY:
+            return family.statements.retry
+        case Ended.BURY:
+            return family.statements.bury
+        case Ended.ACKNOWLEDGE_CANCEL:
+            return family.statements.acknowledge_cancel
+
+
+def _statement_of_many(family: Family, ended: Ended) -> Statement:
+    return family.statements.complete_many if ended is Ended.COMPLETE else family.statements.skip_many
+
+
 def _failure_facts(failure: FailureClass) -> dict[str, object]:
     return {"failure_class": failure, "failure_summary": SUMMARIES[failure]}
 
@@ -205,7 +213,7 @@ def _end(claim: Claim, ended: Ended, facts: dict[str, object] | None = None) -> 
     if projection_key is not None and _TARGETS[ended] in TERMINAL_STATES:
         stored = _end_projection(claim, ended, params, projection_key)
     else:
-        stored = _settled(lambda: db.execute_alone(_STATEMENTS[ended], params) == 1, claim, ended)
+        stored = _settled(lambda: db.execute_alone(_statement_of(claim.item.family, ended), params) == 1, claim, ended)
     if not stored:
         metrics.STALE.inc()
         raise errors.StaleClaim(work_id=claim.work_id)
@@ -230,14 +238,14 @@ def _end_projection(claim: Claim, ended: Ended, params: dict[str, object], proje
     """End a generation and hand its key on in one transaction; both are stored or neither is."""
 
     def unit(tx: Tx) -> bool:
-        return end_generation(tx, _STATEMENTS[ended], params, projection_key=projection_key)
+        return end_generation(tx, _statement_of(claim.item.family, ended), params, projection_key=projection_key)
 
     return db.run(unit, name="work.finish", settle=lambda reader: _find_end(reader, claim, ended))
 
 
 def _find_end(reader: Reader, claim: Claim, ended: Ended) -> bool | None:
     """Return whether a claim ended as it was to, or None while it is live and nothing of it was stored."""
-    row = reader.fetch_one(work_items.READ_CLAIM_FACTS, {"work_id": claim.work_id})
+    row = reader.fetch_one(claim.item.family.statements.read_claim_facts, {"work_id": claim.work_id})
     if row is None or row["OwnershipEpoch"] != claim.epoch:
         return False
     if row["LeaseToken"] != claim.lease_token:
@@ -247,5 +255,5 @@ def _find_end(reader: Reader, claim: Claim, ended: Ended) -> bool | None:
 
 
 def _is_cancel_requested(claim: Claim) -> bool:
-    row = db.read().fetch_one(work_items.READ_CLAIM_FACTS, {"work_id": claim.work_id})
+    row = db.read().fetch_one(claim.item.family.statements.read_claim_facts, {"work_id": claim.work_id})
     return bool(row and row["LeaseToken"] == claim.lease_token and row["CancelRequestedAt"] is not None)

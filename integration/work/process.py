@@ -2,7 +2,7 @@
 
 A fence row names its pack and the cutover receipt that the process observed for it. It is inserted under the
 pack's lock, so a cutover, which holds that lock and then evicts every process row, sees it or comes before it.
-The row without a pack is the worker that operators count; it can claim nothing.
+The row without a pack is the worker that operators count; under it only work that no pack fences is claimed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from integration.values import new_id
 CLOSED_SECONDS: Final = 2.0
 #: How old the list of packs may be.
 PACKS_SECONDS: Final = 5.0
+#: Stands for the pack of what no pack fences.
+NO_PACK: Final = ""
 _FORWARD: Final = "forward"
 log = structlog.get_logger(__name__)
 
@@ -43,7 +45,7 @@ class Fence:
 
     Attributes:
         process_id: The row's id; the lease owner of what is claimed under it.
-        pack_install_id: The pack.
+        pack_install_id: The pack; `NO_PACK` for the worker's own row, under which unfenced families are claimed.
         older_pack_install_ids: The earlier incarnations of the same pack, which come first in every lane.
     """
 
@@ -93,7 +95,7 @@ class WorkerProcess:
         """Return this process's fence row for a pack, registering it at the first need.
 
         Args:
-            pack_install_id: The pack.
+            pack_install_id: The pack, or `NO_PACK` for the worker's own row.
 
         Returns:
             The fence, or None while the pack's newest cutover receipt is missing or is not a forward one.
@@ -106,6 +108,8 @@ class WorkerProcess:
                 return known
             if pack_install_id in self.closed_pack_ids():
                 return None
+            if pack_install_id == NO_PACK:
+                return Fence(process_id=self.process_id, pack_install_id=NO_PACK)
             if pack_install_id not in self._packs:
                 self._packs_read_at = None
                 self.pack_ids()
@@ -123,8 +127,8 @@ class WorkerProcess:
     def drop_fence(self, fence: Fence) -> None:
         """Forget a fence row that no longer lets this process claim; the next need registers another one."""
         with self._lock:
-            if self._fences.get(fence.pack_install_id) == fence:
-                del self._fences[fence.pack_install_id]
+            if fence.pack_install_id == NO_PACK or self._fences.get(fence.pack_install_id) == fence:
+                self._fences.pop(fence.pack_install_id, None)
                 self._closed_until[fence.pack_install_id] = self.clock() + CLOSED_SECONDS
         log.warning("process.fenced", pack_install_id=fence.pack_install_id)
 
@@ -209,12 +213,16 @@ def lock_fence(tx: Tx, fence: Fence) -> LockedProcess:
         The locked row.
 
     Raises:
-        ClaimFenced: It is stopped, evicted, or its receipt is not the pack's newest forward receipt.
+        ClaimFenced: It is stopped, evicted, or, for a pack, its receipt is not the pack's newest forward receipt.
 
     Locks: PROCESS.
     """
     process = lock_process(tx, fence.process_id)
     row = process.row
+    if fence.pack_install_id == NO_PACK:
+        if row["StoppedAt"] is not None or row["EvictedAt"] is not None:
+            raise ClaimFenced(process_id=fence.process_id)
+        return process
     # Read after the lock: a cutover writes its receipt only after it has waited for this row.
     receipt = tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, {"pack_install_id": fence.pack_install_id})
     if (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,8 +12,8 @@ from integration.projection.handoff import end_generation
 from integration.states import FailureClass
 from integration.storage import db
 from integration.storage.db import Row, Tx
-from integration.storage.sql import work_items
 from integration.work import metrics
+from integration.work.families import CONNECTOR, Family, tables_of
 from integration.work.finish import SUMMARIES
 from integration.work.process import ClaimFenced, Fence, WorkerProcess, lock_fence
 
@@ -34,19 +35,30 @@ class Reaped:
     retried: int = 0
     buried: int = 0
 
+    def __add__(self, other: Reaped) -> Reaped:
+        """Add the counts of another table."""
+        return Reaped(retried=self.retried + other.retried, buried=self.buried + other.buried)
+
     @property
     def total(self) -> int:
         """All of them."""
         return self.retried + self.buried
 
 
-def reap_expired(process: WorkerProcess, *, slack_seconds: int = SLACK_SECONDS, limit: int = BATCH) -> Reaped:
+def reap_expired(
+    process: WorkerProcess,
+    *,
+    families: Iterable[Family] = (CONNECTOR,),
+    slack_seconds: int = SLACK_SECONDS,
+    limit: int = BATCH,
+) -> Reaped:
     """Take back the items whose lease expired, each in its own transaction.
 
     Args:
         process: Who reaps; it needs a live fence for each pack, as for a claim.
+        families: Whose tables are looked at.
         slack_seconds: How far past its end a lease must be.
-        limit: How many at most.
+        limit: How many at most, in each table.
 
     Returns:
         What was taken back.
@@ -54,15 +66,22 @@ def reap_expired(process: WorkerProcess, *, slack_seconds: int = SLACK_SECONDS, 
     Locks: PROCESS, WORK_ITEM.
     Rule: K-04.
     """
-    rows = db.read().fetch_all(work_items.LIST_EXPIRED_LEASES, {"slack_seconds": slack_seconds, "limit": limit})
+    total = Reaped()
+    for family in tables_of(families):
+        total += _reap_table(process, family, slack_seconds=slack_seconds, limit=limit)
+    return total
+
+
+def _reap_table(process: WorkerProcess, family: Family, *, slack_seconds: int, limit: int) -> Reaped:
+    params = {"slack_seconds": slack_seconds, "limit": limit}
     retried = buried = 0
-    for row in rows:
+    for row in db.read().fetch_all(family.statements.list_expired_leases, params):
         fence = process.fence_for(row["PackInstallId"])
         if fence is None:
             continue
         exhausted = row["Attempt"] >= row["MaxAttempts"]
         try:
-            taken = _reap(row, fence, slack_seconds=slack_seconds, exhausted=exhausted)
+            taken = _reap(row, fence, family, slack_seconds=slack_seconds, exhausted=exhausted)
         except ClaimFenced:
             process.drop_fence(fence)
             continue
@@ -78,8 +97,8 @@ def reap_expired(process: WorkerProcess, *, slack_seconds: int = SLACK_SECONDS, 
     return Reaped(retried=retried, buried=buried)
 
 
-def _reap(row: Row, fence: Fence, *, slack_seconds: int, exhausted: bool) -> bool:
-    statement = work_items.REAP_EXHAUSTED_WORK_ITEM if exhausted else work_items.REAP_WORK_ITEM
+def _reap(row: Row, fence: Fence, family: Family, *, slack_seconds: int, exhausted: bool) -> bool:
+    statement = family.statements.reap_exhausted if exhausted else family.statements.reap
     params = {
         "work_id": row["WorkId"],
         "lease_token": row["LeaseToken"],

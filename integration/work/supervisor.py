@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,12 +21,12 @@ import structlog
 from integration.errors import IntegrationError
 from integration.ingress import service as ingress
 from integration.storage import db
-from integration.storage.sql import cancellations, work_items
 from integration.work import claim as claims
 from integration.work import execute, finish, metrics, reap
 from integration.work.blocking import Resolver
 from integration.work.candidates import CandidateQueue
 from integration.work.claim import Claim
+from integration.work.families import CONNECTOR, Family, tables_of
 from integration.work.finisher import Finished, Finisher
 from integration.work.flows import discover_flows
 from integration.work.inflight import InFlight
@@ -52,6 +53,7 @@ class Options:
 
     Attributes:
         roles: What it does.
+        families: Whose work it does.
         concurrency: How many flows run at once.
         drain_seconds: How long running flows may take to finish after a stop was asked for.
         poll_seconds: How soon an idle worker looks again at first; it then looks less often, up to half a second.
@@ -62,6 +64,7 @@ class Options:
     """
 
     roles: frozenset[str] = ROLES
+    families: tuple[Family, ...] = (CONNECTOR,)
     concurrency: int = 8
     drain_seconds: float = 30.0
     poll_seconds: float = 0.05
@@ -123,6 +126,8 @@ class Supervisor:
         """
         options = self._options
         discover_flows()
+        for family in options.families:
+            execute.check_runner(family)
         self._process = patiently(
             lambda: register_process(
                 roles=options.roles, concurrency=options.concurrency, build_version=options.build_version
@@ -201,7 +206,7 @@ class Supervisor:
     # The claimer
 
     def _claim(self) -> None:
-        candidates = CandidateQueue(self._process)
+        queues = deque(CandidateQueue(self._process, family=family) for family in self._options.families)
         backoff = Backoff("claim", self._stopping.wait)
         idle = self._options.poll_seconds
         while not self._stopping.is_set():
@@ -212,10 +217,20 @@ class Supervisor:
             self._wake.clear()
             found: list[Claim] = []
             try:
-                found = claims.claim_some(self._process, candidates, room, lease_seconds=self._options.lease_seconds)
+                for _ in range(len(queues)):
+                    # Each family in its turn, whatever the others have.
+                    queues.rotate(-1)
+                    found += claims.claim_some(
+                        self._process, queues[0], room - len(found), lease_seconds=self._options.lease_seconds
+                    )
+                    if len(found) >= room:
+                        break
                 backoff.over()
             except OUTAGE as error:
-                candidates.forget()
+                for candidates in queues:
+                    candidates.forget()
+                # What one family has won before the trouble is live and is run.
+                self._hand_over(found)
                 backoff.met(error)
                 continue
             if found:
@@ -238,7 +253,10 @@ class Supervisor:
             return (
                 self._ingress_idle
                 and not len(self._live)
-                and db.read().fetch_one(work_items.FIND_UNFINISHED_WORK) is None
+                and all(
+                    db.read().fetch_one(family.statements.find_unfinished) is None
+                    for family in tables_of(self._options.families)
+                )
             )
         except OUTAGE:
             return False
@@ -298,7 +316,9 @@ class Supervisor:
                     self._process.beat(in_flight=len(self._live))
                 if REAP in self._options.roles and now >= next_reap and not draining:
                     next_reap = now + min(_BEAT_SECONDS, self._options.lease_seconds / 3)
-                    if reap.reap_expired(self._process, slack_seconds=self._options.slack_seconds).total:
+                    if reap.reap_expired(
+                        self._process, families=self._options.families, slack_seconds=self._options.slack_seconds
+                    ).total:
                         self._wake.set()
                 backoff.over()
             except OUTAGE as error:
@@ -318,8 +338,9 @@ class Supervisor:
         work_ids = tuple(sorted(self._live.held_for(_KEEPER_SECONDS)))
         if not work_ids:
             return
-        rows = db.read().fetch_all(cancellations.LIST_CANCEL_REQUESTED, {"work_ids": work_ids})
-        self._live.note_cancelled(row["WorkId"] for row in rows)
+        for family in tables_of(self._options.families):
+            rows = db.read().fetch_all(family.statements.list_cancel_requested, {"work_ids": work_ids})
+            self._live.note_cancelled(row["WorkId"] for row in rows)
 
     # The resolver
 

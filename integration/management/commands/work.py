@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand
 from prometheus_client import start_http_server
 
 from integration.errors import EXIT_ERROR, IntegrationError
+from integration.work.families import FAMILIES, Family
 from integration.work.supervisor import ROLES, Options, Supervisor
 
 
@@ -35,6 +36,12 @@ class Command(BaseCommand):
             help="Of claim, materialize, reap, resolve, joined by commas.",
         )
         parser.add_argument(
+            "--families",
+            type=_families,
+            default=(FAMILIES["connector"],),
+            help="Whose work: connector, effect, subscription, reconcile, token, joined by commas (connector).",
+        )
+        parser.add_argument(
             "--drain-timeout", type=float, default=30.0, metavar="S", help="Seconds that running flows may take (30)."
         )
         parser.add_argument("--poll-ms", type=_count, default=50, help="First look after an idle one, in ms (50).")
@@ -48,6 +55,7 @@ class Command(BaseCommand):
         supervisor = Supervisor(
             Options(
                 roles=options["roles"],
+                families=options["families"],
                 concurrency=options["concurrency"],
                 drain_seconds=options["drain_timeout"],
                 poll_seconds=options["poll_ms"] / 1000,
@@ -79,6 +87,14 @@ def _count(text: str) -> int:
         message = "a whole number of at least 1"
         raise ArgumentTypeError(message)
     return int(text)
+
+
+def _families(text: str) -> tuple[Family, ...]:
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names or not set(names) <= FAMILIES.keys():
+        message = f"one or more of {', '.join(FAMILIES)}"
+        raise ArgumentTypeError(message)
+    return tuple(FAMILIES[name] for name in names)
 
 
 def _roles(text: str) -> frozenset[str]:

@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
+from integration.storage.sql.work_items import CONNECTOR
 from integration.storage.statements import LockRank, Returns, Statement
 
-CANCEL_WORK_ITEM = Statement(
-    name="CANCEL_WORK_ITEM",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'cancelled', Outcome = 'cancelled',
-           CancelRequestedAt = COALESCE(CancelRequestedAt, UTC_TIMESTAMP(6)),
-           CancelRequestedBy = COALESCE(CancelRequestedBy, %(actor_name)s),
-           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           BlockedOn = NULL, BlockedSince = NULL, ProjectionActiveKey = NULL
-     WHERE WorkId = %(work_id)s
-       AND State IN ('pending', 'retry', 'blocked')
-       AND OwnershipEpoch = %(epoch)s
-       AND LeaseToken IS NULL
-       AND RollbackExecutionFenceId IS NULL
-    """,
-    returns=Returns.COUNT,
-    holds=LockRank.WORK_ITEM,
-)
+CANCEL_WORK_ITEM = CONNECTOR.cancel
 
-# No move: the claimant is told and ends the claim itself. Who asked first stays.
-REQUEST_CANCEL = Statement(
-    name="REQUEST_CANCEL",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET CancelRequestedAt = COALESCE(CancelRequestedAt, UTC_TIMESTAMP(6)),
-           CancelRequestedBy = COALESCE(CancelRequestedBy, %(actor_name)s),
-           UpdatedAt = UTC_TIMESTAMP(6)
-     WHERE WorkId = %(work_id)s AND State = 'processing' AND OwnershipEpoch = %(epoch)s
-    """,
-    returns=Returns.COUNT,
-    holds=LockRank.WORK_ITEM,
-)
+REQUEST_CANCEL = CONNECTOR.request_cancel
 
 # The Event of an item that was never claimed is still the Event executor's; it must not run it either.
 SKIP_CANCELLED_EVENT = Statement(
@@ -53,16 +25,7 @@ SKIP_CANCELLED_EVENT = Statement(
     holds=LockRank.EVENT,
 )
 
-# What a worker asks about the claims that it holds.
-LIST_CANCEL_REQUESTED = Statement(
-    name="LIST_CANCEL_REQUESTED",
-    text="""
-    SELECT WorkId
-      FROM _System_ConnectorWorkItem
-     WHERE WorkId IN %(work_ids)s AND State = 'processing' AND CancelRequestedAt IS NOT NULL
-    """,
-    returns=Returns.ROWS,
-)
+LIST_CANCEL_REQUESTED = CONNECTOR.list_cancel_requested
 
 FIND_WORK_TO_CANCEL = Statement(
     name="FIND_WORK_TO_CANCEL",

@@ -1,7 +1,8 @@
-"""Statements on `_System_ConnectorWorkItem`, rank 30."""
+"""Statements on `_System_ConnectorWorkItem`, rank 30: the port's, and those that only Event-backed work has."""
 
 from __future__ import annotations
 
+from integration.storage.sql.work_port import WorkTable, statements_of
 from integration.storage.statements import LockRank, Returns, Statement
 
 LOCK_WORK_ITEMS_OF_EVENT = Statement(
@@ -20,37 +21,6 @@ LOCK_WORK_ITEMS_OF_EVENT = Statement(
     locks=(LockRank.WORK_ITEM,),
 )
 
-# Lock-free: what it returns may be gone a moment later, and the claim's own WHERE decides. Both ranges are
-# read in the order of the index, so that the limit bounds them.
-LIST_CLAIM_CANDIDATES = Statement(
-    name="LIST_CLAIM_CANDIDATES",
-    text="""
-    (SELECT WorkId, EventId, OrgId, WorkType, PackInstallId, RouteId, Namespace, EventKind, FlowName, FlowVersion,
-            QueueClass, SourceLane, TargetLane, LanePosition, ProjectionKey, State, RunAfter, Attempt, MaxAttempts,
-            OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
-       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
-      WHERE State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6)
-        AND (ProjectionKey IS NULL OR ProjectionActiveKey IS NOT NULL)
-        AND PackInstallId NOT IN %(closed_packs)s
-        AND COALESCE(CONCAT(PackInstallId, '/', SourceLane), '') NOT IN %(blocked_lanes)s
-        AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
-      ORDER BY RunAfter, QueueClass, WorkId
-      LIMIT %(limit)s)
-    UNION ALL
-    (SELECT WorkId, EventId, OrgId, WorkType, PackInstallId, RouteId, Namespace, EventKind, FlowName, FlowVersion,
-            QueueClass, SourceLane, TargetLane, LanePosition, ProjectionKey, State, RunAfter, Attempt, MaxAttempts,
-            OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
-       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
-      WHERE State = 'retry' AND RunAfter <= UTC_TIMESTAMP(6)
-        AND PackInstallId NOT IN %(closed_packs)s
-        AND COALESCE(CONCAT(PackInstallId, '/', SourceLane), '') NOT IN %(blocked_lanes)s
-        AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
-      ORDER BY RunAfter, QueueClass, WorkId
-      LIMIT %(limit)s)
-    """,
-    returns=Returns.ROWS,
-)
-
 # The oldest of one pack, for a pack that another pack's backlog keeps out of the window.
 LIST_PACK_CANDIDATES = Statement(
     name="LIST_PACK_CANDIDATES",
@@ -65,45 +35,6 @@ LIST_PACK_CANDIDATES = Statement(
        AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
      ORDER BY LaneOrdinal
      LIMIT %(limit)s
-    """,
-    returns=Returns.ROWS,
-)
-
-# A lane is one namespace's; within it the order is (incarnation, position), so an older incarnation's item
-# is ahead whatever its position. Lock-free and yet free of races: positions never change, they are given
-# under the pack's lock in commit order, and a terminal item never comes back. Each branch reads the first
-# entry of one range of the index, however long the lane is.
-LIST_HEAD_POSITIONS = Statement(
-    name="LIST_HEAD_POSITIONS",
-    text="""
-    SELECT w.WorkId,
-           LEAST(
-             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'pending'
-                          AND p.PackInstallId = w.PackInstallId
-                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition),
-             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'processing'
-                          AND p.PackInstallId = w.PackInstallId
-                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition),
-             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'retry'
-                          AND p.PackInstallId = w.PackInstallId
-                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition),
-             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'blocked'
-                          AND p.PackInstallId = w.PackInstallId
-                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition),
-             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane
-                          AND p.State = 'awaiting_legacy_outcome' AND p.PackInstallId = w.PackInstallId
-                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition),
-             COALESCE((SELECT p.LanePosition FROM _System_ConnectorWorkItem p FORCE INDEX (IX_WorkItem_LanePosition)
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane
-                          AND p.State = 'legacy_outcome_unknown' AND p.PackInstallId = w.PackInstallId
-                        ORDER BY p.LanePosition LIMIT 1), w.LanePosition)) AS HeadPosition
-      FROM _System_ConnectorWorkItem w FORCE INDEX (PRIMARY)
-     WHERE w.WorkId IN %(work_ids)s
     """,
     returns=Returns.ROWS,
 )
@@ -136,16 +67,6 @@ FIND_UNFINISHED_IN_OLDER_INCARNATIONS = Statement(
        AND State IN ('pending', 'processing', 'retry', 'blocked', 'awaiting_legacy_outcome', 'legacy_outcome_unknown')
        AND PackInstallId IN %(older_pack_install_ids)s
      LIMIT 1
-    """,
-    returns=Returns.ROWS,
-)
-
-LIST_BUSY_TARGET_LANES = Statement(
-    name="LIST_BUSY_TARGET_LANES",
-    text="""
-    SELECT TargetLaneActiveKey
-      FROM _System_ConnectorWorkItem FORCE INDEX (UX_WorkItem_TargetLaneActive)
-     WHERE TargetLaneActiveKey IN %(target_lane_keys)s
     """,
     returns=Returns.ROWS,
 )
@@ -188,286 +109,48 @@ FIRST_CLAIM = Statement(
     locks=(LockRank.EVENT, LockRank.WORK_ITEM),
 )
 
-LIST_CLAIMED_BY_TOKEN = Statement(
-    name="LIST_CLAIMED_BY_TOKEN",
-    text="""
-    SELECT WorkId
-      FROM _System_ConnectorWorkItem
-     WHERE WorkId IN %(work_ids)s AND LeaseToken = %(lease_token)s
-    """,
-    returns=Returns.ROWS,
+CONNECTOR = statements_of(
+    WorkTable(
+        table="_System_ConnectorWorkItem",
+        suffix="",
+        candidate_columns="EventId, PackInstallId, RouteId, EventKind, LanePosition, ProjectionKey",
+        position="LanePosition",
+        same_lane="AND p.PackInstallId = w.PackInstallId",
+        lane_name="CONCAT(PackInstallId, '/', SourceLane)",
+        closed="\n        AND PackInstallId NOT IN %(closed_packs)s",
+        ready="\n        AND (ProjectionKey IS NULL OR ProjectionActiveKey IS NOT NULL)",
+        claim_index="IX_WorkItem_Claim",
+        lane_index="IX_WorkItem_LanePosition",
+        target_index="UX_WorkItem_TargetLaneActive",
+        active_key="ProjectionActiveKey",
+        projection_key="ProjectionKey",
+        pack="PackInstallId",
+        # A projection's end hands its active key on in a transaction of its own.
+        many_end="",
+        many_guard="\n       AND ProjectionKey IS NULL",
+    ),
+    first_claim=FIRST_CLAIM,
 )
-
-LATER_CLAIM = Statement(
-    name="LATER_CLAIM",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'processing',
-           Attempt = Attempt + 1,
-           OwnershipEpoch = OwnershipEpoch + 1,
-           LeaseOwner = %(process_id)s,
-           LeaseToken = %(lease_token)s,
-           LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND,
-           TargetLaneActiveKey = SHA2(
-             CONCAT('target-lane/1/', OrgId, '/', CHAR_LENGTH(Namespace), '/', Namespace, '/', TargetLane), 256),
-           UpdatedAt = UTC_TIMESTAMP(6)
-     WHERE WorkId IN %(work_ids)s
-       AND State = 'retry'
-       AND Attempt = %(attempt)s
-       AND Attempt < MaxAttempts
-       AND OwnershipEpoch = %(epoch)s
-       AND RunAfter <= UTC_TIMESTAMP(6)
-       AND LeaseToken IS NULL
-       AND TargetLaneActiveKey IS NULL
-       AND RollbackExecutionFenceId IS NULL
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-RENEW_LEASE = Statement(
-    name="RENEW_LEASE",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND, UpdatedAt = UTC_TIMESTAMP(6)
-     WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-COMPLETE_WORK_ITEM = Statement(
-    name="COMPLETE_WORK_ITEM",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'succeeded', Outcome = 'succeeded',
-           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
-           ProjectionActiveKey = NULL
-     WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-# Many of one claim transaction. A projection's end hands its active key on, so it is never among them.
-COMPLETE_WORK_ITEMS = Statement(
-    name="COMPLETE_WORK_ITEMS",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'succeeded', Outcome = 'succeeded',
-           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
-     WHERE WorkId IN %(work_ids)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-       AND ProjectionKey IS NULL
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-SKIP_WORK_ITEMS = Statement(
-    name="SKIP_WORK_ITEMS",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'skipped', Outcome = 'skipped',
-           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
-     WHERE WorkId IN %(work_ids)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-       AND ProjectionKey IS NULL
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-LIST_ENDED = Statement(
-    name="LIST_ENDED",
-    text="""
-    SELECT WorkId
-      FROM _System_ConnectorWorkItem
-     WHERE WorkId IN %(work_ids)s AND OwnershipEpoch = %(epoch)s AND State = %(state)s
-    """,
-    returns=Returns.ROWS,
-)
-
-# What was claimed and not run. The attempt's number is used up, the item's share of attempts is not.
-RELEASE_WORK_ITEM = Statement(
-    name="RELEASE_WORK_ITEM",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'retry', RunAfter = UTC_TIMESTAMP(6), MaxAttempts = MaxAttempts + 1,
-           FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s,
-           UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
-     WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-SKIP_WORK_ITEM = Statement(
-    name="SKIP_WORK_ITEM",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'skipped', Outcome = 'skipped',
-           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
-           ProjectionActiveKey = NULL
-     WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-RETRY_WORK_ITEM = Statement(
-    name="RETRY_WORK_ITEM",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'retry',
-           RunAfter = UTC_TIMESTAMP(6) + INTERVAL %(delay_microseconds)s MICROSECOND,
-           FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
-           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
-           UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
-     WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-       AND Attempt < MaxAttempts
-       AND CancelRequestedAt IS NULL
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-BURY_WORK_ITEM = Statement(
-    name="BURY_WORK_ITEM",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'dead', Outcome = 'dead',
-           FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
-           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
-           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
-           ProjectionActiveKey = NULL
-     WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-ACKNOWLEDGE_CANCEL = Statement(
-    name="ACKNOWLEDGE_CANCEL",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'cancelled', Outcome = 'cancelled',
-           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
-           ProjectionActiveKey = NULL
-     WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-       AND CancelRequestedAt IS NOT NULL
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-# Bounded by the live claims: the index's prefix holds nothing else.
-LIST_EXPIRED_LEASES = Statement(
-    name="LIST_EXPIRED_LEASES",
-    text="""
-    SELECT WorkId, PackInstallId, ProjectionKey, LeaseToken, OwnershipEpoch, Attempt, MaxAttempts
-      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
-     WHERE State = 'processing' AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
-     LIMIT %(limit)s
-    """,
-    returns=Returns.ROWS,
-)
-
-REAP_WORK_ITEM = Statement(
-    name="REAP_WORK_ITEM",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'retry', RunAfter = UTC_TIMESTAMP(6),
-           FailureClass = 'lease_lost', FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
-           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
-           UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
-     WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-       AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
-       AND Attempt < MaxAttempts
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-REAP_EXHAUSTED_WORK_ITEM = Statement(
-    name="REAP_EXHAUSTED_WORK_ITEM",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'dead', Outcome = 'dead',
-           FailureClass = 'lease_lost', FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
-           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
-           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
-           ProjectionActiveKey = NULL
-     WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-       AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
-       AND Attempt >= MaxAttempts
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
-
-# What settles a write whose COMMIT was not answered.
-READ_CLAIM_FACTS = Statement(
-    name="READ_CLAIM_FACTS",
-    text="""
-    SELECT WorkId, State, Attempt, OwnershipEpoch, LeaseToken, FailureClass, CancelRequestedAt
-      FROM _System_ConnectorWorkItem
-     WHERE WorkId = %(work_id)s
-    """,
-    returns=Returns.ROW,
-)
-
-FIND_UNFINISHED_WORK = Statement(
-    name="FIND_UNFINISHED_WORK",
-    text="""
-    SELECT WorkId
-      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
-     WHERE State IN ('pending', 'processing', 'retry', 'blocked')
-     LIMIT 1
-    """,
-    returns=Returns.ROW,
-)
+LIST_CLAIM_CANDIDATES = CONNECTOR.list_candidates
+LIST_HEAD_POSITIONS = CONNECTOR.list_head_positions
+LIST_BUSY_TARGET_LANES = CONNECTOR.list_busy_target_lanes
+LIST_CLAIMED_BY_TOKEN = CONNECTOR.list_claimed_by_token
+LATER_CLAIM = CONNECTOR.later_claim
+RENEW_LEASE = CONNECTOR.renew_lease
+COMPLETE_WORK_ITEM = CONNECTOR.complete
+COMPLETE_WORK_ITEMS = CONNECTOR.complete_many
+SKIP_WORK_ITEM = CONNECTOR.skip
+SKIP_WORK_ITEMS = CONNECTOR.skip_many
+LIST_ENDED = CONNECTOR.list_ended
+RELEASE_WORK_ITEM = CONNECTOR.release
+RETRY_WORK_ITEM = CONNECTOR.retry
+BURY_WORK_ITEM = CONNECTOR.bury
+ACKNOWLEDGE_CANCEL = CONNECTOR.acknowledge_cancel
+LIST_EXPIRED_LEASES = CONNECTOR.list_expired_leases
+REAP_WORK_ITEM = CONNECTOR.reap
+REAP_EXHAUSTED_WORK_ITEM = CONNECTOR.reap_exhausted
+READ_CLAIM_FACTS = CONNECTOR.read_claim_facts
+FIND_UNFINISHED_WORK = CONNECTOR.find_unfinished
 
 # Every value is a parameter: with anything else among them the driver sends the batch row by row.
 INSERT_WORK_ITEMS = Statement(

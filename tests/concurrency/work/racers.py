@@ -8,6 +8,7 @@ from integration.authority import cancellation
 from integration.authority.values import BOTH_PERMISSIONS, Ref
 from integration.storage import db
 from integration.storage.sql import cancellations, work_items
+from integration.storage.statements import Statement
 from integration.values import Actor
 from integration.work import candidates
 from integration.work import claim as claims
@@ -25,6 +26,12 @@ UNGUARDED = replace(
 )
 
 
+def take_guard_away(**statements: Statement) -> None:
+    """Replace statements of the connector's port in this process."""
+    for name, statement in statements.items():
+        object.__setattr__(work_items.CONNECTOR, name, statement)
+
+
 def claim_every_row(count: int, *, guarded: bool = True) -> list[str]:
     """Try to claim each of the same rows in the same order; return the WorkIds won."""
     process = register_process(roles=frozenset({"claim"}), concurrency=1, build_version="tests")
@@ -33,7 +40,7 @@ def claim_every_row(count: int, *, guarded: bool = True) -> list[str]:
         {"closed_packs": NOTHING, "blocked_lanes": NOTHING, "busy_targets": NOTHING, "limit": count},
     )
     if not guarded:
-        work_items.FIRST_CLAIM = UNGUARDED
+        take_guard_away(first_claim=UNGUARDED)
         # The attempt's primary key would still catch it.
         claims._insert_attempts = lambda tx, wanted: None
     won: list[str] = []
@@ -93,12 +100,12 @@ def work_until_idle(*, without: str = "") -> int:
         CandidateQueue._behind_another = lambda self, window: set()
         CandidateQueue._open_ones = lambda self, window, blocked, busy: window
     if without in {"busy_look", "target_lanes"}:
-        candidates._busy_target_keys = lambda window: set()
+        candidates._busy_target_keys = lambda window, family: set()
     if without == "target_lanes":
         CandidateQueue._open_ones = lambda self, window, blocked, busy: window
         first = work_items.FIRST_CLAIM.text
         start, end = first.index("SHA2("), first.index("w.UpdatedAt")
         text = f"{first[:start]}NULL, {first[end:]}"
-        work_items.FIRST_CLAIM = replace(work_items.FIRST_CLAIM, text=text)  # type: ignore[arg-type]
+        take_guard_away(first_claim=replace(work_items.FIRST_CLAIM, text=text))  # type: ignore[arg-type]
     options = Options(roles=frozenset({"claim"}), concurrency=4, poll_seconds=0.01, until_idle=True)
     return Supervisor(options).run().executed

@@ -337,7 +337,7 @@ def test_claim_some__after_one_taken_target_lane_claims_the_others_singly(pack, 
     assert held.work_id == busy[0]
     ids = [pack.admit(1, TargetLane=lane)[0] for lane in ("account:8", "account:9", "account:10")]
     # The lane was taken after it was looked at.
-    monkeypatch.setattr(module, "_busy_target_keys", lambda window: set())
+    monkeypatch.setattr(module, "_busy_target_keys", lambda window, family: set())
 
     taken = claim_some(process, queue, 4)
 

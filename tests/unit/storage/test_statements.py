@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import LiteralString
 
 import pytest
@@ -11,6 +12,7 @@ from MySQLdb.cursors import RE_INSERT_VALUES
 from sqlglot import exp
 
 from integration.states import NONTERMINAL_STATES
+from integration.storage.sql.work_port import WorkStatements
 from integration.storage.statements import LockRank, Returns, Statement, all_statements
 
 #: Which rank a table's rows have. A table that is not here cannot be locked.
@@ -22,6 +24,7 @@ RANK_OF_TABLE = {
     "_System_ConnectorIngressReceipt": LockRank.RECEIPT,
     "_System_ConnectorEvent": LockRank.EVENT,
     "_System_ConnectorWorkItem": LockRank.WORK_ITEM,
+    "_System_IntegrationWorkItem": LockRank.WORK_ITEM,
     "_System_IntegrationExternalCommand": LockRank.COMMAND,
     "_System_ConnectorExecutionAttempt": LockRank.ATTEMPT,
     "_System_IntegrationEffectAttempt": LockRank.ATTEMPT,
@@ -39,6 +42,7 @@ KEYS_OF_TABLE = {
     "_System_ConnectorIngressReceipt": {"ReceiptId"},
     "_System_ConnectorEvent": {"EventId"},
     "_System_ConnectorWorkItem": {"WorkId", "EventId"},
+    "_System_IntegrationWorkItem": {"WorkId"},
     "_System_ConnectorExecutionAttempt": {"WorkId"},
     "_System_ConnectorAdmissionFence": {"FenceId"},
 }
@@ -152,12 +156,11 @@ def test_statements__exist_for_every_lock_of_the_claim_and_the_replay():
     assert {"LOCK_PACK", "LOCK_EVENTS", "LOCK_WORK_ITEMS_OF_EVENT", "LOCK_PROCESS"} <= names
 
 
+PORTS = {"work_items", "integration_work_items"}
 TRANSITIONS_OF_CLAIMS = [
     (constant, statement)
     for module, constant, statement in STATEMENTS
-    if module == "work_items"
-    and isinstance(parse(statement), exp.Update)
-    and "State = 'processing'\n" in statement.text
+    if module in PORTS and isinstance(parse(statement), exp.Update) and "State = 'processing'\n" in statement.text
 ]
 
 
@@ -175,13 +178,26 @@ def test_transitions_of_claimed_rows__are_all_found():
     assert {name for name, _ in TRANSITIONS_OF_CLAIMS} == {
         constant
         for module, constant, statement in STATEMENTS
-        if module == "work_items" and statement.locks == (LockRank.WORK_ITEM,) and "LeaseToken" in statement.text
-    } - {"LATER_CLAIM"}
+        if module in PORTS and statement.locks == (LockRank.WORK_ITEM,) and "LeaseToken" in statement.text
+    } - {"LATER_CLAIM", "FIRST_CLAIM_OF_INTEGRATION", "LATER_CLAIM_OF_INTEGRATION"}
+
+
+def test_statements__of_every_table_of_work_are_the_same_ones():
+    """A family is added by declaring its table; nothing of a claim or a retry is written again."""
+    names = {
+        port: {constant.removesuffix("_OF_INTEGRATION") for module, constant, _ in STATEMENTS if module == port}
+        for port in PORTS
+    }
+    # Those that another module of the first table gives a name to stand there.
+    elsewhere = {"CANCEL_WORK_ITEM", "REQUEST_CANCEL", "LIST_CANCEL_REQUESTED", "INSERT_ATTEMPTS_OF_CLAIM"}
+    assert names["integration_work_items"] - names["work_items"] == elsewhere
+    assert len(names["integration_work_items"]) == len(fields(WorkStatements))
 
 
 LISTS_OF_STATES = [
     (constant, found)
     for _, constant, statement in STATEMENTS
+    if "SourceLane" in statement.text and not statement.locks and statement.holds is None
     for found in re.findall(r"\bState IN \(('pending'[^)]*)\)", statement.text)
     if "'blocked'" in found
 ]

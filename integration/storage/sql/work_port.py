@@ -1,0 +1,477 @@
+"""The one storage port of durable work: the same statements for every table that holds a family's WorkItems.
+
+A table is declared (`WorkTable`), and its statements are made from the templates below when the module is imported.
+From then on their text is constant like any other's, and the static checks see each of them. No claim, retry or lease
+rule is written twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, LiteralString
+
+from integration.storage.statements import LockRank, Returns, Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkTable:
+    """What differs between the tables of two families. Every field is a part of SQL text.
+
+    Attributes:
+        table: The table.
+        suffix: What the names of its statements end with; empty for the first table.
+        candidate_columns: The columns that only some tables have, under the names that a candidate has for them.
+        position: The column that orders a source lane.
+        same_lane: What rows `p` and `w` of a lane share besides namespace and name; a condition, or empty.
+        lane_name: A source lane's name among all lanes, by which candidates are kept out.
+        closed: The condition on candidates that keeps out what is not this claimer's: packs that are closed to it,
+            or other families.
+        ready: The condition that a pending row must meet besides being due; empty when there is none.
+        claim_index: The index of (`State`, `RunAfter`, `QueueClass`, `WorkId`).
+        lane_index: The index of a source lane's states and positions.
+        target_index: The unique index of `TargetLaneActiveKey`.
+        active_key: The unique column that an ended row gives up.
+        projection_key: The expression for a row's projection.
+        pack: The expression for a row's pack; an empty text for none.
+        many_end: What a batch of ends gives up.
+        many_guard: Which rows a batch of ends leaves out; empty when none.
+    """
+
+    table: LiteralString
+    suffix: LiteralString
+    candidate_columns: LiteralString
+    position: LiteralString
+    same_lane: LiteralString
+    lane_name: LiteralString
+    closed: LiteralString
+    ready: LiteralString
+    claim_index: LiteralString
+    lane_index: LiteralString
+    target_index: LiteralString
+    active_key: LiteralString
+    projection_key: LiteralString
+    pack: LiteralString
+    many_end: LiteralString
+    many_guard: LiteralString
+
+
+# Lock-free: what it returns may be gone a moment later, and the claim's own WHERE decides. Both ranges are
+# read in the order of the index, so that the limit bounds them.
+_LIST_CANDIDATES: Final = """
+    (SELECT WorkId, {candidate_columns},
+            OrgId, WorkType, Namespace, FlowName, FlowVersion, QueueClass, SourceLane, TargetLane,
+            State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
+       FROM {table} FORCE INDEX ({claim_index})
+      WHERE State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6){ready}{closed}
+        AND COALESCE({lane_name}, '') NOT IN %(blocked_lanes)s
+        AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
+      ORDER BY RunAfter, QueueClass, WorkId
+      LIMIT %(limit)s)
+    UNION ALL
+    (SELECT WorkId, {candidate_columns},
+            OrgId, WorkType, Namespace, FlowName, FlowVersion, QueueClass, SourceLane, TargetLane,
+            State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
+       FROM {table} FORCE INDEX ({claim_index})
+      WHERE State = 'retry' AND RunAfter <= UTC_TIMESTAMP(6){closed}
+        AND COALESCE({lane_name}, '') NOT IN %(blocked_lanes)s
+        AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
+      ORDER BY RunAfter, QueueClass, WorkId
+      LIMIT %(limit)s)
+    """
+
+# A lane is one namespace's; within it the order is (incarnation, position), so an older incarnation's item
+# is ahead whatever its position. Lock-free and yet free of races: positions never change, they are given
+# under the pack's lock in commit order, and a terminal item never comes back. Each branch reads the first
+# entry of one range of the index, however long the lane is.
+_LIST_HEAD_POSITIONS: Final = """
+    SELECT w.WorkId,
+           LEAST(
+             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'pending'
+                          {same_lane}
+                        ORDER BY p.{position} LIMIT 1), w.{position}),
+             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'processing'
+                          {same_lane}
+                        ORDER BY p.{position} LIMIT 1), w.{position}),
+             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'retry'
+                          {same_lane}
+                        ORDER BY p.{position} LIMIT 1), w.{position}),
+             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'blocked'
+                          {same_lane}
+                        ORDER BY p.{position} LIMIT 1), w.{position}),
+             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane
+                          AND p.State = 'awaiting_legacy_outcome'
+                          {same_lane}
+                        ORDER BY p.{position} LIMIT 1), w.{position}),
+             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane
+                          AND p.State = 'legacy_outcome_unknown'
+                          {same_lane}
+                        ORDER BY p.{position} LIMIT 1), w.{position})) AS HeadPosition
+      FROM {table} w FORCE INDEX (PRIMARY)
+     WHERE w.WorkId IN %(work_ids)s
+    """
+
+_LIST_BUSY_TARGET_LANES: Final = """
+    SELECT TargetLaneActiveKey
+      FROM {table} FORCE INDEX ({target_index})
+     WHERE TargetLaneActiveKey IN %(target_lane_keys)s
+    """
+
+_LIST_CLAIMED: Final = """
+    SELECT WorkId
+      FROM {table}
+     WHERE WorkId IN %(work_ids)s AND LeaseToken = %(lease_token)s
+    """
+
+_LATER_CLAIM: Final = """
+    UPDATE {table}
+       SET State = 'processing',
+           Attempt = Attempt + 1,
+           OwnershipEpoch = OwnershipEpoch + 1,
+           LeaseOwner = %(process_id)s,
+           LeaseToken = %(lease_token)s,
+           LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND,
+           TargetLaneActiveKey = SHA2(
+             CONCAT('target-lane/1/', OrgId, '/', CHAR_LENGTH(Namespace), '/', Namespace, '/', TargetLane), 256),
+           UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE WorkId IN %(work_ids)s{source}
+       AND OwnershipEpoch = %(epoch)s
+       AND RunAfter <= UTC_TIMESTAMP(6)
+       AND LeaseToken IS NULL
+       AND TargetLaneActiveKey IS NULL
+       AND RollbackExecutionFenceId IS NULL
+    """
+
+_RENEW_LEASE: Final = """
+    UPDATE {table}
+       SET LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND, UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+    """
+
+_COMPLETE: Final = """
+    UPDATE {table}
+       SET State = 'succeeded', Outcome = 'succeeded',
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           {active_key} = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+    """
+
+# Many of one claim transaction. A projection's end hands its active key on, so it is never among them.
+_COMPLETE_MANY: Final = """
+    UPDATE {table}
+       SET State = 'succeeded', Outcome = 'succeeded',
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL{many_end}
+     WHERE WorkId IN %(work_ids)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s{many_guard}
+    """
+
+_SKIP: Final = """
+    UPDATE {table}
+       SET State = 'skipped', Outcome = 'skipped',
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           {active_key} = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+    """
+
+_SKIP_MANY: Final = """
+    UPDATE {table}
+       SET State = 'skipped', Outcome = 'skipped',
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL{many_end}
+     WHERE WorkId IN %(work_ids)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s{many_guard}
+    """
+
+_LIST_ENDED: Final = """
+    SELECT WorkId
+      FROM {table}
+     WHERE WorkId IN %(work_ids)s AND OwnershipEpoch = %(epoch)s AND State = %(state)s
+    """
+
+# What was claimed and not run. The attempt's number is used up, the item's share of attempts is not.
+_RELEASE: Final = """
+    UPDATE {table}
+       SET State = 'retry', RunAfter = UTC_TIMESTAMP(6), MaxAttempts = MaxAttempts + 1,
+           FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s,
+           UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+    """
+
+_RETRY: Final = """
+    UPDATE {table}
+       SET State = 'retry',
+           RunAfter = UTC_TIMESTAMP(6) + INTERVAL %(delay_microseconds)s MICROSECOND,
+           FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
+           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
+           UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+       AND Attempt < MaxAttempts
+       AND CancelRequestedAt IS NULL
+    """
+
+_BURY: Final = """
+    UPDATE {table}
+       SET State = 'dead', Outcome = 'dead',
+           FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
+           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           {active_key} = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+    """
+
+_ACKNOWLEDGE_CANCEL: Final = """
+    UPDATE {table}
+       SET State = 'cancelled', Outcome = 'cancelled',
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           {active_key} = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+       AND CancelRequestedAt IS NOT NULL
+    """
+
+# Bounded by the live claims: the index's prefix holds nothing else.
+_LIST_EXPIRED_LEASES: Final = """
+    SELECT WorkId, {pack} AS PackInstallId, {projection_key} AS ProjectionKey, LeaseToken, OwnershipEpoch,
+           Attempt, MaxAttempts
+      FROM {table} FORCE INDEX ({claim_index})
+     WHERE State = 'processing' AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
+     LIMIT %(limit)s
+    """
+
+_REAP: Final = """
+    UPDATE {table}
+       SET State = 'retry', RunAfter = UTC_TIMESTAMP(6),
+           FailureClass = 'lease_lost', FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
+           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
+           UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+       AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
+       AND Attempt < MaxAttempts
+    """
+
+_REAP_EXHAUSTED: Final = """
+    UPDATE {table}
+       SET State = 'dead', Outcome = 'dead',
+           FailureClass = 'lease_lost', FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
+           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           {active_key} = NULL
+     WHERE WorkId = %(work_id)s
+       AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s
+       AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
+       AND Attempt >= MaxAttempts
+    """
+
+# What settles a write whose COMMIT was not answered.
+_READ_CLAIM_FACTS: Final = """
+    SELECT WorkId, State, Attempt, OwnershipEpoch, LeaseToken, FailureClass, CancelRequestedAt
+      FROM {table}
+     WHERE WorkId = %(work_id)s
+    """
+
+_FIND_UNFINISHED: Final = """
+    SELECT WorkId
+      FROM {table} FORCE INDEX ({claim_index})
+     WHERE State IN ('pending', 'processing', 'retry', 'blocked')
+     LIMIT 1
+    """
+
+_CANCEL: Final = """
+    UPDATE {table}
+       SET State = 'cancelled', Outcome = 'cancelled',
+           CancelRequestedAt = COALESCE(CancelRequestedAt, UTC_TIMESTAMP(6)),
+           CancelRequestedBy = COALESCE(CancelRequestedBy, %(actor_name)s),
+           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           BlockedOn = NULL, BlockedSince = NULL, {active_key} = NULL
+     WHERE WorkId = %(work_id)s
+       AND State IN ('pending', 'retry', 'blocked')
+       AND OwnershipEpoch = %(epoch)s
+       AND LeaseToken IS NULL
+       AND RollbackExecutionFenceId IS NULL
+    """
+
+# No move: the claimant is told and ends the claim itself. Who asked first stays.
+_REQUEST_CANCEL: Final = """
+    UPDATE {table}
+       SET CancelRequestedAt = COALESCE(CancelRequestedAt, UTC_TIMESTAMP(6)),
+           CancelRequestedBy = COALESCE(CancelRequestedBy, %(actor_name)s),
+           UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE WorkId = %(work_id)s AND State = 'processing' AND OwnershipEpoch = %(epoch)s
+    """
+
+# What a worker asks about the claims that it holds.
+_LIST_CANCEL_REQUESTED: Final = """
+    SELECT WorkId
+      FROM {table}
+     WHERE WorkId IN %(work_ids)s AND State = 'processing' AND CancelRequestedAt IS NOT NULL
+    """
+
+# Written from the rows that the claim has just changed, in its transaction: one for each item that it won. The flow
+# may act outside as soon as it runs, so the attempt counts as dispatched from its start: the rollback's proof may
+# then hold too much for ambiguous, never too little, and no further commit is paid for it.
+_INSERT_ATTEMPTS: Final = """
+    INSERT INTO _System_ConnectorExecutionAttempt (WorkId, Attempt, OwnershipEpoch, StartedAt, DispatchedAt)
+    SELECT WorkId, Attempt, OwnershipEpoch, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
+      FROM {table}
+     WHERE WorkId IN %(work_ids)s AND LeaseToken = %(lease_token)s
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkStatements:
+    """The port: what the kernel asks of a table of WorkItems. `first_claim` is the one that a table brings itself."""
+
+    first_claim: Statement
+    list_candidates: Statement
+    list_head_positions: Statement
+    list_busy_target_lanes: Statement
+    list_claimed_by_token: Statement
+    later_claim: Statement
+    renew_lease: Statement
+    complete: Statement
+    complete_many: Statement
+    skip: Statement
+    skip_many: Statement
+    list_ended: Statement
+    release: Statement
+    retry: Statement
+    bury: Statement
+    acknowledge_cancel: Statement
+    list_expired_leases: Statement
+    reap: Statement
+    reap_exhausted: Statement
+    read_claim_facts: Statement
+    find_unfinished: Statement
+    cancel: Statement
+    request_cancel: Statement
+    list_cancel_requested: Statement
+    insert_attempts: Statement
+
+
+#: From which rows a claim that touches the WorkItem alone takes.
+FROM_PENDING: Final = "\n       AND State = 'pending'\n       AND Attempt = 0"
+FROM_RETRY: Final = "\n       AND State = 'retry'\n       AND Attempt = %(attempt)s\n       AND Attempt < MaxAttempts"
+
+
+def claim_alone(table: WorkTable, name: LiteralString, source: LiteralString) -> Statement:
+    """Return the claim that touches no other table's rows.
+
+    Args:
+        table: The table.
+        name: The statement's name.
+        source: Which rows it takes: `FROM_PENDING` or `FROM_RETRY`.
+    """
+    return _write(table, name, _LATER_CLAIM.replace("{source}", source))
+
+
+def statements_of(table: WorkTable, *, first_claim: Statement) -> WorkStatements:
+    """Return a table's statements.
+
+    Args:
+        table: The table.
+        first_claim: Its first claim, which may lock what the items are made of.
+    """
+    return WorkStatements(
+        first_claim=first_claim,
+        list_candidates=_read(table, "LIST_CLAIM_CANDIDATES", _LIST_CANDIDATES, Returns.ROWS),
+        list_head_positions=_read(table, "LIST_HEAD_POSITIONS", _LIST_HEAD_POSITIONS, Returns.ROWS),
+        list_busy_target_lanes=_read(table, "LIST_BUSY_TARGET_LANES", _LIST_BUSY_TARGET_LANES, Returns.ROWS),
+        list_claimed_by_token=_read(table, "LIST_CLAIMED_BY_TOKEN", _LIST_CLAIMED, Returns.ROWS),
+        later_claim=claim_alone(table, "LATER_CLAIM", FROM_RETRY),
+        renew_lease=_write(table, "RENEW_LEASE", _RENEW_LEASE),
+        complete=_write(table, "COMPLETE_WORK_ITEM", _COMPLETE),
+        complete_many=_write(table, "COMPLETE_WORK_ITEMS", _COMPLETE_MANY),
+        skip=_write(table, "SKIP_WORK_ITEM", _SKIP),
+        skip_many=_write(table, "SKIP_WORK_ITEMS", _SKIP_MANY),
+        list_ended=_read(table, "LIST_ENDED", _LIST_ENDED, Returns.ROWS),
+        release=_write(table, "RELEASE_WORK_ITEM", _RELEASE),
+        retry=_write(table, "RETRY_WORK_ITEM", _RETRY),
+        bury=_write(table, "BURY_WORK_ITEM", _BURY),
+        acknowledge_cancel=_write(table, "ACKNOWLEDGE_CANCEL", _ACKNOWLEDGE_CANCEL),
+        list_expired_leases=_read(table, "LIST_EXPIRED_LEASES", _LIST_EXPIRED_LEASES, Returns.ROWS),
+        reap=_write(table, "REAP_WORK_ITEM", _REAP),
+        reap_exhausted=_write(table, "REAP_EXHAUSTED_WORK_ITEM", _REAP_EXHAUSTED),
+        read_claim_facts=_read(table, "READ_CLAIM_FACTS", _READ_CLAIM_FACTS, Returns.ROW),
+        find_unfinished=_read(table, "FIND_UNFINISHED_WORK", _FIND_UNFINISHED, Returns.ROW),
+        cancel=_write_held(table, "CANCEL_WORK_ITEM", _CANCEL),
+        request_cancel=_write_held(table, "REQUEST_CANCEL", _REQUEST_CANCEL),
+        list_cancel_requested=_read(table, "LIST_CANCEL_REQUESTED", _LIST_CANCEL_REQUESTED, Returns.ROWS),
+        insert_attempts=_write_held(table, "INSERT_ATTEMPTS_OF_CLAIM", _INSERT_ATTEMPTS),
+    )
+
+
+def _read(table: WorkTable, name: LiteralString, text: LiteralString, returns: Returns) -> Statement:
+    return Statement(name=name + table.suffix, text=_fill(table, text), returns=returns)
+
+
+def _write(table: WorkTable, name: LiteralString, text: LiteralString) -> Statement:
+    return Statement(
+        name=name + table.suffix, text=_fill(table, text), returns=Returns.COUNT, locks=(LockRank.WORK_ITEM,)
+    )
+
+
+def _write_held(table: WorkTable, name: LiteralString, text: LiteralString) -> Statement:
+    return Statement(name=name + table.suffix, text=_fill(table, text), returns=Returns.COUNT, holds=LockRank.WORK_ITEM)
+
+
+def _fill(table: WorkTable, text: LiteralString) -> LiteralString:
+    return (
+        text.replace("{table}", table.table)
+        .replace("{candidate_columns}", table.candidate_columns)
+        .replace("{position}", table.position)
+        .replace("{same_lane}", table.same_lane)
+        .replace("{lane_name}", table.lane_name)
+        .replace("{closed}", table.closed)
+        .replace("{ready}", table.ready)
+        .replace("{claim_index}", table.claim_index)
+        .replace("{lane_index}", table.lane_index)
+        .replace("{target_index}", table.target_index)
+        .replace("{active_key}", table.active_key)
+        .replace("{projection_key}", table.projection_key)
+        .replace("{pack}", table.pack)
+        .replace("{many_end}", table.many_end)
+        .replace("{many_guard}", table.many_guard)
+    )

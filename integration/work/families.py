@@ -1,0 +1,48 @@
+"""The families of durable work. A family is declared here; claim, lease, retry and lanes are the same for all.
+
+To add one: declare a `WorkTable` beside the others in `storage/sql` unless it shares a table, add a `Family` below,
+and let the conformance suite run over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from integration.storage.sql import integration_work_items, work_items
+from integration.storage.sql.work_port import WorkStatements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One family of work.
+
+    Attributes:
+        name: As in `WorkFamily`, and as an operator names it.
+        statements: The port to its table.
+        is_event_backed: Its items are made of Events and fenced pack by pack; the first claim takes the Event over.
+    """
+
+    name: str
+    statements: WorkStatements = field(repr=False, compare=False)
+    is_event_backed: bool = False
+
+
+CONNECTOR: Final = Family(name="connector", statements=work_items.CONNECTOR, is_event_backed=True)
+EFFECT: Final = Family(name="effect", statements=integration_work_items.INTEGRATION)
+SUBSCRIPTION: Final = Family(name="subscription", statements=integration_work_items.INTEGRATION)
+RECONCILE: Final = Family(name="reconcile", statements=integration_work_items.INTEGRATION)
+TOKEN: Final = Family(name="token", statements=integration_work_items.INTEGRATION)
+FAMILIES: Final = {family.name: family for family in (CONNECTOR, EFFECT, SUBSCRIPTION, RECONCILE, TOKEN)}
+
+
+def tables_of(families: Iterable[Family]) -> list[Family]:
+    """Return one family for each table that some families have, in their order.
+
+    What concerns every row of a table, whichever family it is of, is done once: taking back expired leases.
+    """
+    found: dict[int, Family] = {}
+    for family in families:
+        found.setdefault(id(family.statements), family)
+    return list(found.values())
