@@ -254,8 +254,8 @@ class Supervisor:
                 self._ingress_idle
                 and not len(self._live)
                 and all(
-                    db.read().fetch_one(family.statements.find_unfinished) is None
-                    for family in tables_of(self._options.families)
+                    db.read().fetch_one(family.statements.find_unfinished, {"family": family.name}) is None
+                    for family in self._options.families
                 )
             )
         except OUTAGE:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from integration.errors import IntegrationError
 from integration.projection.inputs import Input
 from integration.projection.reducers import reducer
+from integration.work.claim import Claim
+from integration.work.execute import Verdict, register_runner
+from integration.work.families import EFFECT
+from integration.work.finish import Ended
 from integration.work.flows import FlowCancelled, FlowContext, FlowRejected, FlowRetry, FlowSkip, flow
 
 _LONGEST_SECONDS = 60.0
@@ -160,3 +165,13 @@ def walk(context: FlowContext) -> None:
     line = json.dumps([context.work_id, [item.payload["n"] for item in found]])
     with Path(found[-1].payload["file"]).open("a", encoding="ascii") as file:
         file.write(f"{line}\n")
+
+
+def run_effect(claim: Claim, is_cancelled: Callable[[], bool]) -> Verdict:
+    """Append the WorkId of an effect to the file that the environment names, and succeed."""
+    with Path(os.environ["LOCKHOUSE_TEST_RECORD"]).open("a", encoding="ascii") as file:
+        file.write(f"{claim.work_id}\n")
+    return Verdict(ended=Ended.COMPLETE)
+
+
+register_runner(EFFECT, run_effect)

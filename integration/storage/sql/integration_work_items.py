@@ -26,6 +26,7 @@ _TABLE: Final = WorkTable(
     active_key="ActiveKey",
     projection_key="NULL",
     pack="''",
+    of_family="\n       AND WorkFamily = %(family)s",
     many_end=",\n           ActiveKey = NULL",
     many_guard="",
 )

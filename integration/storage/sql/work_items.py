@@ -125,6 +125,7 @@ CONNECTOR = statements_of(
         active_key="ProjectionActiveKey",
         projection_key="ProjectionKey",
         pack="PackInstallId",
+        of_family="",
         # A projection's end hands its active key on in a transaction of its own.
         many_end="",
         many_guard="\n       AND ProjectionKey IS NULL",

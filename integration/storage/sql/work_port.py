@@ -33,6 +33,7 @@ class WorkTable:
         active_key: The unique column that an ended row gives up.
         projection_key: The expression for a row's projection.
         pack: The expression for a row's pack; an empty text for none.
+        of_family: The condition that a row is of one family; empty in a table that holds one.
         many_end: What a batch of ends gives up.
         many_guard: Which rows a batch of ends leaves out; empty when none.
     """
@@ -51,6 +52,7 @@ class WorkTable:
     active_key: LiteralString
     projection_key: LiteralString
     pack: LiteralString
+    of_family: LiteralString
     many_end: LiteralString
     many_guard: LiteralString
 
@@ -315,7 +317,7 @@ _READ_CLAIM_FACTS: Final = """
 _FIND_UNFINISHED: Final = """
     SELECT WorkId
       FROM {table} FORCE INDEX ({claim_index})
-     WHERE State IN ('pending', 'processing', 'retry', 'blocked')
+     WHERE State IN ('pending', 'processing', 'retry', 'blocked'){of_family}
      LIMIT 1
     """
 
@@ -472,6 +474,7 @@ def _fill(table: WorkTable, text: LiteralString) -> LiteralString:
         .replace("{active_key}", table.active_key)
         .replace("{projection_key}", table.projection_key)
         .replace("{pack}", table.pack)
+        .replace("{of_family}", table.of_family)
         .replace("{many_end}", table.many_end)
         .replace("{many_guard}", table.many_guard)
     )

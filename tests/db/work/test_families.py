@@ -335,10 +335,11 @@ def test_request__is_seen_by_whoever_holds_the_claim(bench):
 
 
 def test_unfinished__is_found_in_every_nonterminal_state_that_a_worker_ends(bench):
-    assert db.read().fetch_one(bench.family.statements.find_unfinished) is None
+    assert db.read().fetch_one(bench.family.statements.find_unfinished, {"family": bench.family.name}) is None
+    admit_integration(family="reconcile")
     (work_id,) = bench.admit()
     for state in ("pending", "processing", "retry", "blocked"):
         bench.change(f"State = '{state}'", work_id)
-        assert db.read().fetch_one(bench.family.statements.find_unfinished) is not None
+        assert db.read().fetch_one(bench.family.statements.find_unfinished, {"family": bench.family.name}) is not None
     bench.change("State = 'succeeded'", work_id)
-    assert db.read().fetch_one(bench.family.statements.find_unfinished) is None
+    assert db.read().fetch_one(bench.family.statements.find_unfinished, {"family": bench.family.name}) is None

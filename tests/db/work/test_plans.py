@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -17,8 +18,11 @@ from integration.storage.sql import (
     replay_facts,
     work_items,
 )
+from integration.storage.sql.integration_work_items import INTEGRATION
+from integration.storage.sql.work_port import WorkStatements
 from integration.storage.statements import Statement
 from integration.values import new_id
+from tests.support.integration_work import admit_integration
 from tests.support.work import Pack, change, query
 
 pytestmark = pytest.mark.django_db
@@ -126,7 +130,13 @@ STATEMENTS = [
     cancellations.LIST_WORK_OF_EVENT_TO_CANCEL,
 ]
 #: Reads whose order must come from the index, so that their limit bounds what they read.
-ORDERED = {"LIST_CLAIM_CANDIDATES", "LIST_PACK_CANDIDATES", "NEWEST_CUTOVER_RECEIPT", "LIST_BLOCKED_WORK"}
+ORDERED = {
+    "LIST_CLAIM_CANDIDATES_OF_INTEGRATION",
+    "LIST_CLAIM_CANDIDATES",
+    "LIST_PACK_CANDIDATES",
+    "NEWEST_CUTOVER_RECEIPT",
+    "LIST_BLOCKED_WORK",
+}
 
 
 def faults_of_plan(engine: str, statement: Statement, params: dict[str, Any]) -> list[str]:
@@ -151,6 +161,27 @@ def explain(statement: Statement, params: dict[str, Any]) -> list[dict[str, Any]
         cursor.execute("EXPLAIN " + statement.text, params)
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+@pytest.fixture
+def integration_crowd(crowd) -> dict[str, Any]:
+    """The same of a table that holds several families."""
+    ids = admit_integration(1200, SourceLane="deal:1", TargetLane="account:1")
+    change(
+        "UPDATE _System_IntegrationWorkItem SET State = 'succeeded', TerminalAt = UTC_TIMESTAMP(6), Attempt = 1"
+        " WHERE LaneOrdinal <= 1000"
+    )
+    return {**crowd, "work_id": ids[-1], "work_ids": tuple(ids[-4:]), "family": "effect"}
+
+
+def test_statements__of_the_other_families_find_their_rows_by_a_key(engine, integration_crowd):
+    statements = [getattr(INTEGRATION, member.name) for member in fields(WorkStatements)]
+    found = {
+        statement.name: faults
+        for statement in statements
+        if (faults := faults_of_plan(engine, statement, integration_crowd))
+    }
+    assert found == {}
 
 
 def test_statements__find_their_rows_by_a_key(engine, crowd):
