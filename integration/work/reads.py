@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from integration.errors import InvalidInput, WorkItemNotFound
+from integration.projection.inputs import InputsMissing, count_inputs, read_generation
 from integration.states import (
     TERMINAL_STATES,
     AttemptOutcome,
@@ -19,9 +20,13 @@ from integration.states import (
     stored,
 )
 from integration.storage import db
+from integration.storage.probe import capabilities
 from integration.storage.sql import operator_reads as sql
 from integration.storage.statements import Statement
 
+#: Where counting a generation's inputs stops.
+MOST_INPUTS: Final = 1000
+_WAITING: Final = frozenset({WorkItemState.PENDING.value, WorkItemState.BLOCKED.value})
 _LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
 _FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
@@ -82,6 +87,28 @@ class AttemptRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputRange:
+    """Which inputs a projection's generation holds, by ordinal; nothing of what they say.
+
+    Attributes:
+        first: The lower bound, inclusive.
+        last: The upper bound, inclusive.
+        count: How many inputs lie between them, at most `MOST_INPUTS`.
+        is_waiting: The generation is queued behind another one.
+    """
+
+    first: int
+    last: int
+    count: int
+    is_waiting: bool
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether there may be more than were counted."""
+        return self.count >= MOST_INPUTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDetail:
     """One WorkItem with its attempts and neighbours in the lineage."""
 
@@ -91,6 +118,7 @@ class WorkDetail:
     flow: str
     target_lane: str | None
     lane_ordinal: int | None
+    inputs: InputRange | None
     blocked_on: str | None
     blocked_since: datetime | None
     owner_generation: int
@@ -157,6 +185,7 @@ def get_work(work_id: str) -> WorkDetail:
         flow=f"{row['FlowName']} {row['FlowVersion']}",
         target_lane=row["TargetLane"],
         lane_ordinal=row["LaneOrdinal"],
+        inputs=_input_range(row) if row["ProjectionKey"] is not None else None,
         blocked_on=row["BlockedOn"],
         blocked_since=row["BlockedSince"],
         owner_generation=row["OwnerGeneration"],
@@ -167,6 +196,23 @@ def get_work(work_id: str) -> WorkDetail:
         attempts=tuple(_attempt(entry, row) for entry in attempts),
         child_work_id=child["WorkId"] if child else None,
         child_state=child["State"] if child else None,
+    )
+
+
+def _input_range(row: dict[str, Any]) -> InputRange | None:
+    """Return a generation's range, or None where its row spells none."""
+    if not capabilities().has_ranges:
+        return None
+    reader = db.read()
+    try:
+        generation = read_generation(reader, row["WorkId"])
+    except InputsMissing:
+        return None
+    return InputRange(
+        first=generation.first,
+        last=generation.last,
+        count=count_inputs(reader, generation, cap=MOST_INPUTS),
+        is_waiting=row["ProjectionActiveKey"] is None and row["State"] in _WAITING,
     )
 
 

@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
+from tests.support.projections import Source
 from tests.support.rows import Installation
+from tests.support.work import Pack
 
 
 def _ids(text: str) -> list[str]:
@@ -127,3 +129,29 @@ def test_work_item__that_is_blocked_says_for_what_and_since_when(viewer: Client,
 def test_work_item__that_is_to_be_cancelled_says_so(viewer: Client, installation: Installation) -> None:
     work_id = installation.work("processing", CancelRequestedAt=installation.now, CancelRequestedBy="ana")
     assert "its worker has yet to answer" in viewer.get(f"/work/{work_id}/").content.decode()
+
+
+def test_work_item__of_a_projection_shows_its_range_and_nothing_of_its_inputs(viewer: Client) -> None:
+    pack = Pack(namespace="acme-sales", name="contacts")
+    source = Source(pack=pack)
+    source.generation([source.event({"n": 1, "name": "canary-of-an-input"})], active=False, State="succeeded")
+    rows = [source.event({"n": number, "name": "canary-of-an-input"}) for number in range(3)]
+    Source(pack=pack, lane="contact:8").event()
+    rows.append(source.event({"name": "canary-of-an-input"}))
+    text = viewer.get(f"/work/{source.generation(rows)}/").content.decode()
+    assert "<dt>Inputs</dt><dd>4, ordinals 2 to 6</dd>" in text
+    assert "canary-of-an-input" not in text
+
+    queued = source.generation(count=1, active=False)
+    assert "waits for the generation before it" in viewer.get(f"/work/{queued}/").content.decode()
+
+
+def test_work_item__of_per_event_work_has_no_range(viewer: Client, installation: Installation) -> None:
+    assert "<dt>Inputs</dt>" not in viewer.get(f"/work/{installation.work()}/").content.decode()
+
+
+def test_work_item__of_a_projection_without_a_range_is_shown_without_one(viewer: Client) -> None:
+    work_id = Source(pack=Pack(namespace="acme-sales", name="contacts")).generation(InputStartOrdinal=None)
+    answer = viewer.get(f"/work/{work_id}/")
+    assert answer.status_code == 200
+    assert "<dt>Inputs</dt>" not in answer.content.decode()

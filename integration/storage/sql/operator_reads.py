@@ -242,7 +242,8 @@ GET_WORK_ITEM = Statement(
     name="GET_WORK_ITEM",
     text="""
     SELECT WorkId, EventId, WorkFamily, WorkType, OrgId, Namespace, PackInstallId, RouteId, RouteVersion, FlowName,
-           FlowVersion, EventKind, SourceLane, TargetLane, LaneOrdinal, State, RunAfter, Attempt, MaxAttempts,
+           FlowVersion, EventKind, SourceLane, TargetLane, LaneOrdinal, ProjectionKey, ProjectionActiveKey, State,
+           RunAfter, Attempt, MaxAttempts,
            OwnershipEpoch, OwnerGeneration, FailureCount, FirstFailedAt, LastFailedAt, CancelRequestedAt,
            BlockedOn, BlockedSince, CreatedAt, UpdatedAt, TerminalAt, ReplayedAt, ReplayOfWorkId
       FROM _System_ConnectorWorkItem
