@@ -18,6 +18,7 @@ MUTANTS = {
     "r2": "each row has one winner",
     "r3": "no stale write was accepted",
     "r4": "what was answered with 200 is stored",
+    "r5": "every 200 is stored",
     "r6": "every history is linearizable",
     "r10": "an error that is raised once reaches no caller",
 }
