@@ -60,12 +60,55 @@ def find_keyless_heads(*, page: int = PAGE, using: str = "default") -> tuple[Key
     Locks: none.
     Rule: P-24.
     """
-    reader = db.read(using)
-    found = [head for queued in _list_queued(reader, page) for head in _confirm(reader, queued)]
+    found = tuple(head for heads in _look(db.read(using), page) for head in heads)
     KEYLESS_HEADS.set(len(found))
-    for head in found:
-        log.error("projection.keyless_head", work_id=head.work_id, pack_install_id=head.pack_install_id)
-    return tuple(found)
+    return found
+
+
+class Sweeper:
+    """The same look in steps, for a worker that has other things to do. Used by one thread."""
+
+    def __init__(self, *, page: int = PAGE) -> None:
+        """Start before the first row.
+
+        Args:
+            page: How many rows one step reads.
+        """
+        self._page = page
+        self._round: Iterator[list[KeylessHead]] | None = None
+        self._count = 0
+
+    def step(self) -> bool:
+        """Look at the next page.
+
+        Returns:
+            True when the round has ended with it and the metric is set; the next step begins a new one.
+
+        Raises:
+            OperationalError: The database does not answer; the next step begins a new round.
+        """
+        if self._round is None:
+            self._round, self._count = _look(db.read(), self._page), 0
+        try:
+            heads = next(self._round, None)
+        except Exception:
+            self._round = None
+            raise
+        if heads is not None:
+            self._count += len(heads)
+            return False
+        self._round = None
+        KEYLESS_HEADS.set(self._count)
+        return True
+
+
+def _look(reader: Reader, page: int) -> Iterator[list[KeylessHead]]:
+    """Yield the keyless heads of each page, each one logged."""
+    for queued in _list_queued(reader, page):
+        heads = list(_confirm(reader, queued))
+        for head in heads:
+            log.error("projection.keyless_head", work_id=head.work_id, pack_install_id=head.pack_install_id)
+        yield heads
 
 
 def _list_queued(reader: Reader, page: int) -> Iterator[list[Row]]:

@@ -20,6 +20,7 @@ import structlog
 
 from integration.errors import IntegrationError
 from integration.ingress import service as ingress
+from integration.projection.sweep import Sweeper
 from integration.storage import db
 from integration.work import claim as claims
 from integration.work import execute, finish, metrics, reap
@@ -41,6 +42,8 @@ ROLES: Final = frozenset({CLAIM, MATERIALIZE, REAP, RESOLVE})
 
 _IDLE_SECONDS: Final = 0.5
 _BEAT_SECONDS: Final = 5.0
+#: A page of waiting generations is looked at so often.
+_SWEEP_SECONDS: Final = 5.0
 _KEEPER_SECONDS: Final = 0.5
 _START_PATIENCE_SECONDS: Final = 300.0
 _STOP_PATIENCE_SECONDS: Final = 5.0
@@ -103,6 +106,7 @@ class Supervisor:
         self._wake = threading.Event()
         self._handed: queue.SimpleQueue[Claim | None] = queue.SimpleQueue()
         self._live = InFlight(options.concurrency)
+        self._sweeper = Sweeper()
         self._finisher = Finisher(self._end)
         self._count_lock = threading.Lock()
         self._executed = 0
@@ -301,7 +305,7 @@ class Supervisor:
 
     def _keep(self) -> None:
         backoff = Backoff("keeper", self._ended.wait)
-        next_beat = next_reap = 0.0
+        next_beat = next_reap = next_sweep = 0.0
         draining = False
         while not self._ended.wait(_KEEPER_SECONDS):
             now = time.monotonic()
@@ -320,6 +324,9 @@ class Supervisor:
                         self._process, families=self._options.families, slack_seconds=self._options.slack_seconds
                     ).total:
                         self._wake.set()
+                if REAP in self._options.roles and now >= next_sweep and not draining:
+                    next_sweep = now + _SWEEP_SECONDS
+                    self._sweeper.step()
                 backoff.over()
             except OUTAGE as error:
                 backoff.met(error)

@@ -7,11 +7,12 @@ from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 from structlog.testing import capture_logs
 
 from integration.projection import handoff
 from integration.projection.handoff import end_generation, hand_over
-from integration.projection.sweep import KEYLESS_HEADS, find_keyless_heads
+from integration.projection.sweep import KEYLESS_HEADS, Sweeper, find_keyless_heads
 from integration.storage import db as door
 from integration.storage.sql import handoffs, work_items
 from integration.storage.statements import LockRank
@@ -134,6 +135,42 @@ def test_sweep__finds_a_planted_keyless_head_and_nothing_else(source):
     assert {head.work_id for head in found} == {planted, blocked}
     assert KEYLESS_HEADS._value.get() == 2
     assert {entry["work_id"] for entry in logs if entry["event"] == "projection.keyless_head"} == {planted, blocked}
+
+
+@pytest.mark.evidence("P-24")
+def test_sweeper__finds_the_same_in_steps_and_says_it_at_the_end_of_a_round(source, monkeypatch):
+    for number in range(5):
+        Source(pack=source.pack, lane=f"contact:{number + 20}").generation()
+    source.generation(active=False)
+    KEYLESS_HEADS.set(0)
+    sweeper = Sweeper(page=2)
+    steps = 1
+    while not sweeper.step():
+        assert KEYLESS_HEADS._value.get() == 0
+        steps += 1
+    # Two pages and a bit of what is pending, one of what is blocked, and the step that finds the end.
+    assert (steps, KEYLESS_HEADS._value.get()) == (6, 1)
+
+    change("UPDATE _System_ConnectorWorkItem SET State = 'succeeded' WHERE ProjectionActiveKey IS NULL")
+    while not sweeper.step():
+        pass
+    assert KEYLESS_HEADS._value.get() == 0
+
+
+@pytest.mark.evidence("P-24")
+def test_sweeper__that_meets_an_outage_begins_anew(source, monkeypatch):
+    source.generation(active=False)
+    sweeper = Sweeper(page=1)
+    assert sweeper.step() is False
+    with monkeypatch.context() as away:
+        away.setattr(
+            "integration.storage.db.Reader.fetch_all", lambda *_: (_ for _ in ()).throw(OperationalError(2006))
+        )
+        with pytest.raises(OperationalError):
+            sweeper.step()
+    while not sweeper.step():
+        pass
+    assert KEYLESS_HEADS._value.get() == 1
 
 
 @pytest.mark.evidence("P-24")

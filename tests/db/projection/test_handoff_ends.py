@@ -171,3 +171,12 @@ def test_end__whose_commit_was_not_answered_is_settled_by_token_and_epoch(source
     assert item_row(claim.work_id)["State"] == "succeeded"
     assert active_keys() == {claim.work_id: None, queued: source.key}
     assert find_keyless_heads() == ()
+
+
+@pytest.mark.evidence("P-24")
+@pytest.mark.parametrize("ended", [finish.Ended.COMPLETE, finish.Ended.SKIP])
+def test_ends_of_many__leave_a_projection_to_its_own_transaction(source, process, taken, ended):
+    claim, queued = taken
+    before = (item_row(claim.work_id), item_row(queued))
+    assert finish.finish_many([claim], ended) == frozenset()
+    assert (item_row(claim.work_id), item_row(queued)) == before
