@@ -125,9 +125,9 @@ def place_inputs(pack: LockedPack, identities: Iterable[ProjectionIdentity]) -> 
     by_key = {identity.key(): identity for identity in identities}
     if not by_key:
         return {}
-    found = _read_generations(pack.tx, sorted(by_key))
+    found, newest = _read_generations(pack.tx, sorted(by_key))
     failpoint("admission.before_locks")
-    extensible = [row["EventId"] for row in found.values() if _is_untouched(row)]
+    extensible = [row["EventId"] for row in newest.values() if _is_untouched(row)]
     selected: dict[str, Row] = (
         {event.event_id: event.row for event in lock_selected_events(pack, extensible)} if extensible else {}
     )
@@ -137,28 +137,25 @@ def place_inputs(pack: LockedPack, identities: Iterable[ProjectionIdentity]) -> 
             if locked.row["State"] not in TERMINAL_STATES:
                 generations[locked.row["ProjectionKey"]].append(locked)
     failpoint("admission.after_locks")
-    return {key: _place(identity, generations[key], selected) for key, identity in by_key.items()}
+    return {key: _place(identity, generations[key], newest.get(key), selected) for key, identity in by_key.items()}
 
 
-def _read_generations(tx: Tx, keys: Sequence[str]) -> dict[str, Row]:
-    """Return what may be nonterminal of each key, by WorkId: constant reads a key, whatever its history.
+def _read_generations(tx: Tx, keys: Sequence[str]) -> tuple[set[str], dict[str, Row]]:
+    """Read without locks what may be nonterminal of each key, two point reads a key whatever its history.
 
-    While the pack is locked nobody queues or activates a generation but the handoff of one to the next. So nothing
-    is queued behind an untouched generation, and for such a key the newest need not be looked for.
+    While the pack is locked nobody makes or extends a generation, so that the newest one stays the newest.
+
+    Returns:
+        The WorkIds to lock: the active one of each key and the newest, where that is not over; and the newest by key.
     """
-    active = {row["ProjectionKey"]: row for row in tx.fetch_all(projections.LIST_ACTIVE_GENERATIONS, _keys(keys))}
-    found = {row["WorkId"]: row for row in active.values()}
+    active = tx.fetch_all(projections.LIST_ACTIVE_GENERATIONS, {"projection_keys": tuple(keys)})
+    newest = {}
     for key in keys:
-        if key in active and _is_untouched(active[key]):
-            continue
-        newest = tx.fetch_one(projections.FIND_NEWEST_OF_PROJECTION, {"projection_key": key})
-        if newest is not None and newest["State"] not in TERMINAL_STATES:
-            found[newest["WorkId"]] = newest
-    return found
-
-
-def _keys(keys: Sequence[str]) -> dict[str, object]:
-    return {"projection_keys": tuple(keys)}
+        row = tx.fetch_one(projections.FIND_NEWEST_OF_PROJECTION, {"projection_key": key})
+        if row is not None:
+            newest[key] = row
+    waiting = {row["WorkId"] for row in newest.values() if row["State"] not in TERMINAL_STATES}
+    return {row["WorkId"] for row in active} | waiting, newest
 
 
 def _is_untouched(row: Row) -> bool:
@@ -177,14 +174,23 @@ def _is_free(event: Row | None) -> bool:
 
 
 def _place(
-    identity: ProjectionIdentity, generations: Sequence[LockedWorkItem], selected: Mapping[str, Row]
+    identity: ProjectionIdentity,
+    generations: Sequence[LockedWorkItem],
+    newest: Row | None,
+    selected: Mapping[str, Row],
 ) -> Placement:
-    """Decide by the locked, nonterminal generations of one key."""
+    """Decide by the locked, nonterminal generations of one key.
+
+    Only its newest generation extends. One that others were queued behind may wait unclaimed again, after a
+    dependency or the Event executor let it go; its upper bound would run over their intervals, ended or not.
+    """
     if not generations:
         return Placement(identity=identity, place=Place.ACTIVATED)
     last = max(generations, key=lambda locked: int(locked.row["LaneOrdinal"]))
+    is_newest = newest is not None and newest["WorkId"] == last.work_id
     is_keyless = last.row["ProjectionActiveKey"] is None
-    if _is_untouched(last.row) and last.row["LeaseToken"] is None and _is_free(selected.get(last.row["EventId"])):
+    is_unclaimed = _is_untouched(last.row) and last.row["LeaseToken"] is None
+    if is_newest and is_unclaimed and _is_free(selected.get(last.row["EventId"])):
         is_head = is_keyless and len(generations) == 1
         return Placement(identity=identity, place=Place.EXTENDED, generation=last, is_keyless_head=is_head)
     if is_keyless:

@@ -13,6 +13,9 @@ from integration.ingress.policy import QuarantineCode
 from integration.ingress.service import materialize_batch, materialize_ready
 from integration.projection.admission import OrdinalsExhausted, Place
 from integration.projection.identity import ProjectionIdentity, SourceScope
+from integration.storage import db
+from integration.storage.locks import lock_pack
+from integration.storage.sql import packs
 from integration.storage.statements import LockRank
 from tests.support import admission, webhooks
 from tests.support.admission import PER_EVENT, event_at, generations, inputs, ranges, receive, unowned_inputs
@@ -185,7 +188,7 @@ def test_admit__an_extension__is_one_swap_a_source(pack_id: str):
     expected = {
         "LIST_PROJECTION_PROTOCOLS": 1,
         "LIST_ACTIVE_GENERATIONS": 1,
-        "FIND_NEWEST_OF_PROJECTION": 0,
+        "FIND_NEWEST_OF_PROJECTION": 2,
         "LOCK_SELECTED_EVENTS": 1,
         "LOCK_GENERATIONS": 1,
         "EXTEND_GENERATION": 2,
@@ -320,6 +323,68 @@ def test_ordinals__after_deletes__are_not_reused(pack_id: str):
     assert [row["LaneOrdinal"] for row in webhooks.rows("Event")] == [4]
     assert ranges() == [(4, 4, True)]
     assert next_ordinal(pack_id) == 5
+
+
+@pytest.mark.evidence("P-04", "P-25")
+@pytest.mark.parametrize(("expected", "following", "changed"), [(4, 5, 1), (4, 4, 0), (4, 3, 0), (4, 1, 0), (3, 5, 0)])
+def test_counter__is_never_lowered(pack_id: str, expected: int, following: int, changed: int):
+    inputs(1, 2, 3)
+    materialize_batch(pack_id)
+    step = {"pack_install_id": pack_id, "expected_lane_ordinal": expected, "next_lane_ordinal": following}
+
+    def advance(tx: db.Tx) -> int:
+        lock_pack(tx, pack_id)
+        return tx.execute(packs.ADVANCE_LANE_ORDINAL, step)
+
+    assert db.run(advance, name="test") == changed
+    assert next_ordinal(pack_id) == (5 if changed else 4)
+
+
+def test_admit__after_the_clock_jumped_back__keeps_every_input_in_one_range(pack_id: str):
+    """A receipt of an earlier time than those before it: its place is its ordinal, which no clock gives."""
+    for _ in range(2):
+        inputs(1)
+        materialize_batch(pack_id)
+    late = inputs(1, 1)
+    change(
+        "UPDATE _System_ConnectorIngressReceipt SET ReceivedAt = ReceivedAt - INTERVAL 1 DAY WHERE ReceiptId IN %s",
+        tuple(late),
+    )
+    assert materialize_batch(pack_id).count == 2
+    assert ranges() == [(1, 4, True)]
+    assert unowned_inputs() == {}
+
+
+def nested(levels: int) -> bytes:
+    return b'{"event": "deal.created", "deal": {"id": 1}, "x": ' + b"[" * levels + b"]" * levels + b"}"
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (nested(100), None),
+        (nested(100_000), QuarantineCode.BODY_NOT_JSON),
+        (b'{"event": "deal.created", "deal": {"id": "\xff"}}', QuarantineCode.BODY_NOT_JSON),
+        (b'{"event": "deal.created", "deal": {"id": NaN}}', QuarantineCode.BODY_NOT_JSON),
+        (b"", QuarantineCode.BODY_NOT_JSON),
+    ],
+    ids=["nested-100", "nested-100000", "not-utf8", "nan", "empty"],
+)
+def test_admit__a_body_that_cannot_be_read__is_put_aside_alone(pack_id: str, raw: bytes, code: QuarantineCode | None):
+    bad = receive(raw)
+    (good,) = inputs(2)
+    materialize_batch(pack_id)
+
+    assert admission.receipt(bad) == (("materialized", None) if code is None else ("quarantined", code.value))
+    assert admission.receipt(good) == ("materialized", None)
+    assert unowned_inputs() == {}
+
+
+def test_admit__a_repeated_key_in_the_body__is_read_the_same_way_everywhere(pack_id: str):
+    """JSON leaves it open; here the last one counts, for the kind and the lane as for the payload."""
+    receive(b'{"event": "deal.updated", "event": "deal.created", "deal": {"id": 1}, "deal": {"id": 2}}')
+    materialize_batch(pack_id)
+    assert (ranges(1), ranges(2)) == ([], [(1, 1, True)])
 
 
 def test_admit__without_a_cutoff__holds_the_inputs_and_admits_the_rest(pack_id: str):

@@ -166,6 +166,45 @@ def test_queued__that_may_not_extend__holds_the_receipt_and_loses_nothing(pack_i
     assert unowned_inputs() == {}
 
 
+@pytest.mark.parametrize("ended", [None, "cancelled", "succeeded"])
+def test_blocked__that_is_let_go__does_not_run_over_what_was_queued_behind(pack_id: str, ended: str | None):
+    """It waits unclaimed again; extended, it would hold its successor's inputs a second time."""
+    inputs(1)
+    materialize_batch(pack_id)
+    first = generations()[0]
+    put(first["WorkId"], State="blocked")
+    inputs(1)
+    materialize_batch(pack_id)
+    if ended is not None:
+        put(generations()[1]["WorkId"], State=ended)
+    put(first["WorkId"], State="pending")
+    inputs(1)
+
+    placed = dict(materialize_batch(pack_id).placed)
+
+    assert placed == {Place.EXTENDED if ended is None else Place.QUEUED: 1}
+    assert ranges() == (
+        [(1, 1, True), (2, 3, False)] if ended is None else [(1, 1, True), (2, 2, False), (3, 3, False)]
+    )
+    assert bounds(item_row(first["WorkId"])) == bounds(first)
+    assert unowned_inputs() == {}
+
+
+def test_begun_by_the_event_executor__keeps_one_successor(pack_id: str):
+    inputs(1)
+    materialize_batch(pack_id)
+    change("UPDATE _System_ConnectorEvent SET ClaimToken = 'theirs'")
+    for _ in range(3):
+        inputs(1)
+        materialize_batch(pack_id)
+    change("UPDATE _System_ConnectorEvent SET ClaimToken = NULL")
+    inputs(1)
+    materialize_batch(pack_id)
+
+    assert ranges() == [(1, 1, True), (2, 5, False)]
+    assert unowned_inputs() == {}
+
+
 def test_keyless_head__that_nobody_is_ahead_of__gets_its_key_back(pack_id: str):
     inputs(1)
     materialize_batch(pack_id)
