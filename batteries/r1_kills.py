@@ -19,6 +19,7 @@ from batteries.database import Ground
 from batteries.figures import ROOT, Figures
 from batteries.forking import fork
 from integration.ingress.service import materialize_ready
+from integration.values import new_id
 from tests.support import cleaning, webhooks
 from tests.support.work import Pack, change
 
@@ -201,7 +202,52 @@ class Reap(Work):
         kernel.work_until_idle(roles=["claim"], concurrency=1)
 
 
-SCENARIOS: tuple[Scenario, ...] = (Ingest(), Materialize(), Admit(), Work(), Reap())
+class Ranges(Scenario):
+    """Generations of a projection: one is taken back from its lost claimant, and hands on to its queued successor."""
+
+    name = "ranges"
+
+    def prepare(self, folder: Path, seed: int) -> Prepared:
+        record, acked = paths(folder)
+        webhooks.activate(
+            webhooks.variant(
+                "demo",
+                ("execution: per_event", "execution: source_projection"),
+                ("flow: {name: demo.apply_deal, version: 1}", "flow: {name: tests.noop, version: 1}"),
+            )
+        )
+        self._receive(1, 1, 2)
+        materialize_ready()
+        held = fork(folder, hold, count=1 + seed % 2).value()
+        assert held == 1 + seed % 2, held
+        self._receive(1, 2, 2)
+        materialize_ready()
+        books.expire_leases()
+        wanted = dict.fromkeys(books.items(), "succeeded")
+        assert len(wanted) > 2, "no successor was queued"
+        return Prepared(wanted, [], record, acked)
+
+    def _receive(self, *deals: int) -> None:
+        from django.test import Client
+
+        for deal in deals:
+            answer = webhooks.post(Client(), webhooks.deal(deal), delivery_id=new_id())
+            assert answer.status_code == 200, answer.content
+
+    def act(self, prepared: Prepared, seed: int) -> None:
+        kernel.reap_now(kernel.register("reap"))
+        kernel.work_until_idle(roles=["claim"], concurrency=1 + seed % 2)
+
+    def lost(self, prepared: Prepared) -> list[str]:
+        rows = books.items()
+        ended = {"succeeded", "skipped"}
+        # An input that a later one took over while it waited ends as skipped.
+        wrong = [work_id for work_id in prepared.wanted if rows[work_id]["State"] not in ended]
+        keyed = [work_id for work_id, row in rows.items() if row["ProjectionActiveKey"] is not None]
+        return wrong + keyed + books.uncovered_events()
+
+
+SCENARIOS: tuple[Scenario, ...] = (Ingest(), Materialize(), Admit(), Work(), Reap(), Ranges())
 
 
 def hold(*, count: int) -> int:
@@ -276,7 +322,7 @@ def chosen(ground: Ground, places: dict[str, int]) -> list[str]:
     names = sorted(places)
     if ground.size != "shortest":
         return names
-    telling = [name for name in names if re.search(r"after:(INSERT_EVENTS|FIRST_CLAIM|REAP_\w+)$", name)]
+    telling = [name for name in names if re.search(r"after:(INSERT_EVENTS|FIRST_CLAIM|REAP_\w+)$|^handoff", name)]
     others = [name for name in names if name not in telling]
     return telling + random.Random(ground.seed).sample(others, min(5, len(others)))
 
