@@ -12,6 +12,7 @@ from typing import Any
 from jmespath.exceptions import JMESPathError
 
 from integration.catalog.documents import IdentityRule, compile_expression
+from integration.ingress.json_bodies import NotJson, read_json
 from integration.values import digest_parts
 
 
@@ -51,8 +52,8 @@ def deterministic_key(
     Rule: O-04.
     """
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+        value = read_json(body)
+    except NotJson:
         value = None
     parts = (
         part_text(expression, value)

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from jmespath.exceptions import JMESPathError
 
 from integration.catalog.documents import OccurredRule, WebhookRule, compile_expression
 from integration.catalog.reads import RouteDefinition
 from integration.ingress.idempotency import part_text
+from integration.ingress.json_bodies import NotJson, read_json
 from integration.states import ExecutionClass
 
 EVERY_SCOPE: Final = "*"
@@ -149,19 +150,15 @@ def parse_json(body: bytes) -> Any:
         body: The raw body.
 
     Returns:
-        The value; NaN and infinities are not JSON.
+        The value; every number in it is finite.
 
     Raises:
         Unmaterializable: The body is not JSON, or is nested beyond what is read.
     """
     try:
-        return json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        return read_json(body)
+    except NotJson:
         raise Unmaterializable(QuarantineCode.BODY_NOT_JSON) from None
-
-
-def _refuse_constant(_name: str) -> NoReturn:
-    raise ValueError
 
 
 def _item_bytes(item: Any) -> bytes:

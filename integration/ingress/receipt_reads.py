@@ -16,7 +16,8 @@ _LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 #: What a quarantine code means and what to do about it; an unknown code still shows as itself.
 QUARANTINE_SENTENCES: Final[dict[str, str]] = {
-    QuarantineCode.BODY_NOT_JSON: "The body is not JSON. The provider must send it again.",
+    QuarantineCode.BODY_NOT_JSON: "The body is not UTF-8 JSON with finite numbers, at most 200 deep. The provider must "
+    "send it again.",
     QuarantineCode.BODY_NOT_OBJECT: "The body or an event in it is not an object; the provider must send it again.",
     QuarantineCode.ITEM_COUNT: "The body carries no event, or more than 1,000.",
     QuarantineCode.EVENT_KIND_UNRESOLVED: "The pack finds no event kind in the body. Correct its event_kind.",
