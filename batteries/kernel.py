@@ -13,8 +13,9 @@ from integration.work import claim as claims
 from integration.work import finish, metrics, reap
 from integration.work.candidates import Candidate, CandidateQueue
 from integration.work.claim import Claim
+from integration.work.options import Options, Report
 from integration.work.process import Fence, WorkerProcess, register_process
-from integration.work.supervisor import Options, Report, Supervisor
+from integration.work.supervisor import Supervisor
 
 #: Whether one transaction may take several later claims.
 _LATER_TOGETHER = hasattr(Candidate, "batch")

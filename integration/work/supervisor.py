@@ -13,7 +13,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -27,18 +26,13 @@ from integration.work import execute, finish, metrics, reap
 from integration.work.blocking import Resolver
 from integration.work.candidates import CandidateQueue
 from integration.work.claim import Claim
-from integration.work.families import CONNECTOR, Family, tables_of
+from integration.work.families import tables_of
 from integration.work.finisher import Finished, Finisher
 from integration.work.flows import discover_flows
 from integration.work.inflight import InFlight
+from integration.work.options import CLAIM, MATERIALIZE, REAP, RESOLVE, Options, Report
 from integration.work.outage import OUTAGE, Backoff, patiently
 from integration.work.process import WorkerProcess, register_process
-
-CLAIM: Final = "claim"
-MATERIALIZE: Final = "materialize"
-REAP: Final = "reap"
-RESOLVE: Final = "resolve"
-ROLES: Final = frozenset({CLAIM, MATERIALIZE, REAP, RESOLVE})
 
 _IDLE_SECONDS: Final = 0.5
 _BEAT_SECONDS: Final = 5.0
@@ -48,48 +42,6 @@ _KEEPER_SECONDS: Final = 0.5
 _START_PATIENCE_SECONDS: Final = 300.0
 _STOP_PATIENCE_SECONDS: Final = 5.0
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a worker runs.
-
-    Attributes:
-        roles: What it does.
-        families: Whose work it does.
-        concurrency: How many flows run at once.
-        drain_seconds: How long running flows may take to finish after a stop was asked for.
-        poll_seconds: How soon an idle worker looks again at first; it then looks less often, up to half a second.
-        lease_seconds: How long a claim's lease runs; it is renewed after a third of it.
-        slack_seconds: How far past its end a lease must be before it is reaped.
-        until_idle: Stop by itself when nothing waits, runs or is to be retried.
-        build_version: Which build this is.
-    """
-
-    roles: frozenset[str] = ROLES
-    families: tuple[Family, ...] = (CONNECTOR,)
-    concurrency: int = 8
-    drain_seconds: float = 30.0
-    poll_seconds: float = 0.05
-    lease_seconds: int = claims.LEASE_SECONDS
-    slack_seconds: int = reap.SLACK_SECONDS
-    until_idle: bool = False
-    build_version: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What a worker did before it stopped.
-
-    Attributes:
-        executed: How many items it ran to an end.
-        materialized: How many receipts it made into work.
-        drained: Whether every flow had ended when it stopped.
-    """
-
-    executed: int
-    materialized: int
-    drained: bool
 
 
 class Supervisor:

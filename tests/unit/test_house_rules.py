@@ -11,6 +11,13 @@ ROOT = Path(__file__).resolve().parents[2]
 DOMAIN = sorted((ROOT / "integration").rglob("*.py"))
 L0 = [path for path in DOMAIN if "packs" not in path.relative_to(ROOT).parts]
 PROVIDERS = re.compile(r"outreach|hubspot|salesforce|prospect", re.IGNORECASE)
+#: How many lines a module may have, and the few that are longer and shall not grow.
+LONGEST = 345
+LONGER = {
+    "integration/states.py": 380,
+    "integration/catalog/documents.py": 360,
+    "integration/storage/localdb.py": 360,
+}
 #: Where statements are written, from constant parts, and where the schema is installed.
 BELOW_THE_DOOR = {"storage", "management"}
 
@@ -63,4 +70,4 @@ def test_module__is_short_enough_to_read(path: Path):
     """Statement modules are catalogues; every other module fits in one reading."""
     if "sql" in path.parts or "migrations" in path.parts:
         return
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGER.get(relative(path), LONGEST)

@@ -16,7 +16,8 @@ from prometheus_client import start_http_server
 
 from integration.errors import EXIT_ERROR, IntegrationError
 from integration.work.families import FAMILIES, Family
-from integration.work.supervisor import ROLES, Options, Supervisor
+from integration.work.options import ROLES, Options
+from integration.work.supervisor import Supervisor
 
 
 class Command(BaseCommand):

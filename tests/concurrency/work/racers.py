@@ -14,8 +14,9 @@ from integration.work import candidates
 from integration.work import claim as claims
 from integration.work.candidates import CandidateQueue, candidate_from_row
 from integration.work.claim import claim
+from integration.work.options import Options
 from integration.work.process import register_process
-from integration.work.supervisor import Options, Supervisor
+from integration.work.supervisor import Supervisor
 from tests.support.work import Pack, query
 
 NOTHING = ("-",)

@@ -7,7 +7,8 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
-from integration.work.supervisor import Options, Supervisor
+from integration.work.options import Options
+from integration.work.supervisor import Supervisor
 
 
 def test_drain__runs_what_a_claim_under_way_still_hands_over():

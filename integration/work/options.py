@@ -1,0 +1,58 @@
+"""How a worker process runs, and what it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from integration.work.claim import LEASE_SECONDS
+from integration.work.families import CONNECTOR, Family
+from integration.work.reap import SLACK_SECONDS
+
+CLAIM: Final = "claim"
+MATERIALIZE: Final = "materialize"
+REAP: Final = "reap"
+RESOLVE: Final = "resolve"
+ROLES: Final = frozenset({CLAIM, MATERIALIZE, REAP, RESOLVE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a worker runs.
+
+    Attributes:
+        roles: What it does.
+        families: Whose work it does.
+        concurrency: How many flows run at once.
+        drain_seconds: How long running flows may take to finish after a stop was asked for.
+        poll_seconds: How soon an idle worker looks again at first; it then looks less often, up to half a second.
+        lease_seconds: How long a claim's lease runs; it is renewed after a third of it.
+        slack_seconds: How far past its end a lease must be before it is reaped.
+        until_idle: Stop by itself when nothing waits, runs or is to be retried.
+        build_version: Which build this is.
+    """
+
+    roles: frozenset[str] = ROLES
+    families: tuple[Family, ...] = (CONNECTOR,)
+    concurrency: int = 8
+    drain_seconds: float = 30.0
+    poll_seconds: float = 0.05
+    lease_seconds: int = LEASE_SECONDS
+    slack_seconds: int = SLACK_SECONDS
+    until_idle: bool = False
+    build_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a worker did before it stopped.
+
+    Attributes:
+        executed: How many items it ran to an end.
+        materialized: How many receipts it made into work.
+        drained: Whether every flow had ended when it stopped.
+    """
+
+    executed: int
+    materialized: int
+    drained: bool
