@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import backlog, batches, dead_letters, history, ingest, latency, work
+from bench import backlog, batches, dead_letters, history, ingest, latency, memory, sources, work
 from bench.harness import database_server
 
 BENCHES = {
@@ -16,6 +16,8 @@ BENCHES = {
     "b5": backlog.run,
     "b6": dead_letters.run,
     "history": history.run,
+    "sources": sources.run,
+    "memory": memory.run,
 }
 
 

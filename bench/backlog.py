@@ -12,19 +12,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bench import rivals
-from bench.depths import Depth, DjQueueDepth, Feeder, LockhouseDepth, Stage, make_numbers
+from bench.depths import Depth, DjQueueDepth, LockhouseDepth, Stage, feeding, make_numbers
 from bench.harness import Server, Workspace, workspace
 from bench.report import Report
 from bench.stats import percentile
 
 PROCESSES = 2
 _READERS = 4
-#: What is held at hand for a window, at most so many jobs a second.
-_FASTEST = 4000
+#: What is held at hand for the first window, in jobs a second; later ones go by what was measured.
+_FIRST_GUESS = 3000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class System:
         claim: The look for candidates that is timed; None times nothing.
         table: What readers read, and its predicate.
         backlogs: One a depth.
-        feeder: Keeps them at their depths.
+        rate: Jobs a second, as last measured.
     """
 
     name: str
@@ -60,7 +60,7 @@ class System:
     claim: str | None
     table: str
     backlogs: list[Depth]
-    feeder: Feeder = field(default_factory=Feeder)
+    rate: float = _FIRST_GUESS
 
 
 def run(server: Server, *, quick: bool, rounds: int) -> Report:
@@ -116,7 +116,7 @@ def _lockhouse(work: Workspace, server: Server, sizes: Sizes) -> System:
             " WHERE State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6) ORDER BY RunAfter, QueueClass, WorkId LIMIT 64"
         ),
         table="_System_ConnectorWorkItem",
-        backlogs=[LockhouseDepth(stage, depth) for depth in sizes.depths],
+        backlogs=[LockhouseDepth(stage, depth, sizes.depths[0]) for depth in sizes.depths],
     )
 
 
@@ -137,9 +137,10 @@ def _dj_queue(work: Workspace, server: Server, sizes: Sizes) -> System | None:
 
 
 @contextlib.contextmanager
-def _working(backlog: Depth, feeder: Feeder, seconds: float, *, learns: bool) -> Iterator[None]:
-    backlog.prepare(round(_FASTEST * seconds))
-    with backlog.start(PROCESSES) as running, feeder.feeding(backlog, learns=learns):
+def _working(system: System, backlog: Depth, seconds: float) -> Iterator[None]:
+    # Half as much again, and what is done before the window.
+    backlog.prepare(round(1.5 * system.rate * (seconds + 4)))
+    with backlog.start(PROCESSES) as running, feeding(backlog):
         base, deadline = backlog.done(), time.monotonic() + 90
         while backlog.done() < base + 40:
             if time.monotonic() > deadline or any(process.poll() is not None for process in running):
@@ -156,13 +157,13 @@ def _rate(backlog: Depth, seconds: float) -> float:
 
 
 def _window(report: Report, server: Server, system: System, backlog: Depth, sizes: Sizes) -> None:
-    is_shallow = backlog.depth == sizes.depths[0]
-    with _working(backlog, system.feeder, 3 * sizes.seconds, learns=is_shallow):
+    with _working(system, backlog, 3 * sizes.seconds):
         time.sleep(sizes.seconds)
         with _timed(report, server, system, backlog):
             rate = _rate(backlog, sizes.seconds)
-        report.add(f"{backlog.name}: still ready", backlog.ready())
+    report.add(f"{backlog.name}: not fed in time", max(backlog.missing(), 0))
     report.add(f"{backlog.name}: jobs/s", rate)
+    system.rate = rate
 
 
 @contextlib.contextmanager
@@ -198,7 +199,7 @@ def _under_pressure(report: Report, server: Server, system: System, sizes: Sizes
     """Let one set of workers go on before, under and after a held snapshot, and with readers."""
     backlog = system.backlogs[1]
     seconds = sizes.held_seconds + 8 * sizes.seconds
-    with _working(backlog, system.feeder, seconds, learns=False):
+    with _working(system, backlog, seconds):
         time.sleep(sizes.seconds)
         before = _rate(backlog, sizes.seconds)
         with _snapshot(server, system, backlog):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -64,8 +63,8 @@ class Depth(Protocol):
     name: str
     depth: int
 
-    def ready(self) -> int:
-        """Count what waits."""
+    def missing(self) -> int:
+        """Count what has to be fed to make it as deep as it was, on the connection that feeds."""
 
     def done(self) -> int:
         """Count what is finished."""
@@ -74,7 +73,7 @@ class Depth(Protocol):
         """Add ready rows; used by one thread, on a connection of its own."""
 
     def prepare(self, count: int) -> None:
-        """Have at least so many rows at hand for feeding."""
+        """Have at least so many rows at hand for feeding, and the backlog at its depth."""
 
     def start(self, processes: int) -> AbstractContextManager[list[Any]]:
         """Run workers."""
@@ -107,9 +106,16 @@ class Stage:
 class LockhouseDepth:
     """The program's backlog."""
 
-    def __init__(self, stage: Stage, depth: int) -> None:
-        """Make the database and its far rows."""
+    def __init__(self, stage: Stage, depth: int, near: int) -> None:
+        """Make the database and its far rows.
+
+        Args:
+            stage: What is copied from.
+            depth: How many rows are ready.
+            near: How many of them are worked on; the others stand behind them.
+        """
         self.name, self.depth = f"lockhouse, {depth:,} ready", depth
+        self._near = near
         self._stage, self._server = stage, stage.server
         self._database = f"depth_{depth}"
         self._fed = 0
@@ -127,17 +133,25 @@ class LockhouseDepth:
             for table in ("Event", "WorkItem")
         }
         self.feed(1)
-        self._make_far(depth)
+        self._make_far(depth - near)
         self._server.run(f"ANALYZE TABLE `{self._database}`._System_ConnectorWorkItem")
 
-    def ready(self) -> int:
-        return self.system.count("pending")
+    def missing(self) -> int:
+        with contextlib.closing(self._feeder.cursor()) as cursor:
+            # Of a few rows, whatever the depth: the far ones are not among them.
+            cursor.execute(
+                "SELECT COUNT(*) FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Pack)"
+                " WHERE PackInstallId = %s AND State = 'pending' AND LaneOrdinal < %s",
+                (self._pack, _FAR),
+            )
+            return self._near - int(cursor.fetchone()[0])
 
     def done(self) -> int:
         return self.system.count("succeeded")
 
     def prepare(self, count: int) -> None:
-        self._stage.hold(self._fed + count)
+        self._stage.hold(self._fed + self._near + count)
+        self.feed(max(self.missing(), 0))
 
     def feed(self, count: int) -> None:
         first, last = self._fed + 1, self._fed + count
@@ -156,18 +170,18 @@ class LockhouseDepth:
     def start(self, processes: int) -> AbstractContextManager[list[Any]]:
         return self.system.start(processes)
 
-    def _make_far(self, depth: int) -> None:
+    def _make_far(self, count: int) -> None:
         """Copy one row over and over: later than every staged one, and so never reached."""
         for table, changed in (("Event", _FAR_EVENT), ("WorkItem", _FAR_WORK_ITEM)):
             names = self._columns[table]
             values = ", ".join(changed.get(name, f"r.`{name}`") for name in names)
-            for first in range(0, depth, _BATCH):
+            for first in range(0, count, _BATCH):
                 # The table that is read may not be the one that is written on every server: read the stage's.
                 self._server.run(
                     f"INSERT INTO `{self._database}`._System_Connector{table} ({', '.join(names)}) SELECT {values}"
                     f" FROM bench_numbers.numbers CROSS JOIN (SELECT * FROM stage._System_Connector{table}"
                     " WHERE PackInstallId = %s AND LaneOrdinal = 1) AS r WHERE n >= %s AND n < %s",
-                    (self._pack, first, min(first + _BATCH, depth)),
+                    (self._pack, first, min(first + _BATCH, count)),
                 )
 
 
@@ -210,23 +224,23 @@ class DjQueueDepth:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
-    def ready(self) -> int:
-        return int(self._server.value(self._peer.ready))
+    def missing(self) -> int:
+        # They are claimed in the order of their ids, so what lies between the ends is what waits.
+        low, high = self._rows("SELECT MIN(id), MAX(id) FROM dj_queue_ready_executions")[0]
+        return self.depth - (0 if low is None else int(high) - int(low) + 1)
 
     def done(self) -> int:
         return int(self._server.value(self._peer.done))
 
     def prepare(self, count: int) -> None:
-        """Nothing: it is copied from the template."""
+        missing = self.missing()
+        if missing > 0:
+            self.feed(missing)
 
     def feed(self, count: int) -> None:
         jobs = self._columns("dj_queue_jobs")
-        values = ", ".join(
-            {"id": "UUID()", "finished_at": "NULL", "return_value": "NULL", "created_at": "UTC_TIMESTAMP(6)"}.get(
-                name, f"r.`{name}`"
-            )
-            for name in jobs
-        )
+        fresh = {"id": "UUID()", "finished_at": "NULL", "return_value": "NULL", "created_at": "UTC_TIMESTAMP(6)"}
+        values = ", ".join(f"{fresh.get(name, f'r.`{name}`')} AS `{name}`" for name in jobs)
         with contextlib.closing(self._feeder.cursor()) as cursor:
             cursor.execute("DROP TEMPORARY TABLE IF EXISTS fed")
             cursor.execute(
@@ -250,49 +264,27 @@ class DjQueueDepth:
         return self._peer.start(processes)
 
 
-class Feeder:
-    """Keeps a shallow backlog at its depth, and feeds a deep one as fast as the shallow one was fed."""
+@contextlib.contextmanager
+def feeding(backlog: Depth) -> Iterator[None]:
+    """Keep a backlog at its depth while the block runs."""
+    stopping = threading.Event()
+    faults: list[Exception] = []
 
-    def __init__(self) -> None:
-        """Know no rate yet."""
-        self.rate = 0.0
-
-    @contextlib.contextmanager
-    def feeding(self, backlog: Depth, *, learns: bool) -> Iterator[None]:
-        """Feed while the block runs.
-
-        Args:
-            backlog: What is fed.
-            learns: Top it up to its depth, and remember at which rate that had to be done.
-        """
-        stopping = threading.Event()
-        faults: list[Exception] = []
-        fed = 0
-
-        def feed() -> None:
-            nonlocal fed
-            begun = time.monotonic()
-            try:
-                while not stopping.wait(_TICK_SECONDS):
-                    if learns:
-                        missing = backlog.depth - backlog.ready()
-                    else:
-                        missing = round((time.monotonic() - begun) * self.rate) - fed
-                    if missing > 0:
-                        backlog.feed(missing)
-                        fed += missing
-            except MySQLdb.Error as error:
-                faults.append(error)
-
-        begun = time.monotonic()
-        thread = threading.Thread(target=feed, name="feeder")
-        thread.start()
+    def feed() -> None:
         try:
-            yield
-        finally:
-            stopping.set()
-            thread.join()
-        if faults:
-            raise faults[0]
-        if learns:
-            self.rate = fed / (time.monotonic() - begun)
+            while not stopping.wait(_TICK_SECONDS):
+                missing = backlog.missing()
+                if missing > 0:
+                    backlog.feed(missing)
+        except MySQLdb.Error as error:
+            faults.append(error)
+
+    thread = threading.Thread(target=feed, name="feeder")
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+    if faults:
+        raise faults[0]

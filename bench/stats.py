@@ -78,3 +78,21 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
         raise ValueError(message)
     ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
     return Ratio(median=median(ratios), low=min(ratios), high=max(ratios), rounds=len(ratios))
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """Return the slope of the least-squares line.
+
+    Args:
+        points: (x, y), at least two different x.
+
+    Returns:
+        The rise for each unit of x.
+
+    Raises:
+        ValueError: A line cannot be laid through the points.
+    """
+    if len({x for x, _ in points}) < 2:
+        message = "a slope needs two different points"
+        raise ValueError(message)
+    return float(statistics.linear_regression([x for x, _ in points], [y for _, y in points]).slope)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from bench.pacing import note
 from integration.work.flows import FlowContext, flow
 
@@ -21,5 +24,14 @@ def timed(context: FlowContext) -> None:
 @flow("bench.inputs", 1)
 def inputs(context: FlowContext) -> None:
     """Read every input, and do nothing with them."""
-    for _ in getattr(context, "inputs", None) or ():
+    for _ in context.inputs:
         pass
+
+
+@flow("bench.walk", 1)
+def walk(context: FlowContext) -> None:
+    """Write down the numbers of all inputs, in the order in which they were given; of per-event work its own."""
+    payloads = [item.payload for item in context.inputs] or [context.payload]
+    line = json.dumps([context.work_id, [payload["n"] for payload in payloads]])
+    with Path(payloads[-1]["file"]).open("a", encoding="ascii") as file:
+        file.write(f"{line}\n")
