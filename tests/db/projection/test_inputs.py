@@ -92,6 +92,21 @@ def test_inputs__are_opened_one_at_a_time(source):
     assert events == ["open", "used"] * 5
 
 
+@pytest.mark.evidence("P-05")
+def test_inputs__hold_one_page_at_a_time_however_many_there_are(source):
+    work_id = source.generation(count=100)
+    pages: list[int] = []
+
+    def fetch(read):
+        rows = read()
+        pages.append(len(rows))
+        return rows
+
+    assert numbers(work_id, fetch=fetch) == list(range(1, 101))
+    # The generation, its bounds, then pages of a fixed size.
+    assert pages == [1, 2, 32, 32, 32, 4]
+
+
 @pytest.mark.evidence("P-11")
 def test_inputs__exclude_what_else_stands_inside_the_interval(source):
     others = [
