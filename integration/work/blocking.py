@@ -82,7 +82,7 @@ def hold_back(items: Sequence[Candidate]) -> list[Candidate]:
             waiting[dependency.event_kind].append(work_id)
     for kind, work_ids in waiting.items():
         params = {"work_ids": tuple(sorted(work_ids)), "blocked_on": kind}
-        blocked = db.execute_alone(dependencies.BLOCK_WORK_ITEMS, params)
+        blocked = db.execute_alone(items[0].family.statements.block, params)
         metrics.BLOCKED.labels("blocked").inc(blocked)
         log.info("work.blocked", count=blocked, waits_for=kind)
     return [item for item in items if item.work_id not in wanted or met[wanted[item.work_id]]]

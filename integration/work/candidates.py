@@ -11,7 +11,7 @@ from typing import Final
 from integration.states import AttemptOutcome, FailureClass, WorkItemState, stored
 from integration.storage import db
 from integration.storage.db import Row
-from integration.storage.sql import work_items
+from integration.storage.sql.work_port import PackStatements
 from integration.values import digest_text
 from integration.work import policy
 from integration.work.families import CONNECTOR, Family
@@ -193,12 +193,13 @@ class CandidateQueue:
         closed = self._process.closed_pack_ids() or _NOTHING
         params = {"closed_packs": closed, "family": self._family.name, **lanes}
         rows = reader.fetch_all(self._family.statements.list_candidates, params)
-        if len(rows) >= self._window and self._family.is_event_backed:
+        packs = self._family.packs
+        if len(rows) >= self._window and packs is not None:
             seen = {row["PackInstallId"] for row in rows}
             for pack in self._process.pack_ids():
                 if pack not in seen and pack not in closed:
                     rows += reader.fetch_all(
-                        work_items.LIST_PACK_CANDIDATES,
+                        packs.list_candidates,
                         {**lanes, "pack_install_id": pack, "limit": _PACK_SHARE},
                     )
         return [candidate_from_row(row, self._family) for row in rows]
@@ -244,12 +245,15 @@ class CandidateQueue:
             for row in heads
             if row["HeadPosition"] is not None and row["HeadPosition"] < (laned[row["WorkId"]].position or 0)
         }
+        packs = self._family.packs
+        if packs is None:
+            return behind
         for work_id, item in laned.items():
             fence = self._process.fence_for(item.pack_install_id)
             if work_id in behind or fence is None or not fence.older_pack_install_ids:
                 continue
             if reader.fetch_all(
-                work_items.FIND_UNFINISHED_IN_OLDER_INCARNATIONS,
+                packs.find_unfinished_in_older,
                 {
                     "namespace": item.namespace,
                     "source_lane": item.source_lane,
@@ -257,9 +261,9 @@ class CandidateQueue:
                 },
             ):
                 behind.add(work_id)
-        return behind | self._stopped([item for item in laned.values() if item.work_id not in behind])
+        return behind | self._stopped(packs, [item for item in laned.values() if item.work_id not in behind])
 
-    def _stopped(self, items: Iterable[Candidate]) -> set[str]:
+    def _stopped(self, statements: PackStatements, items: Iterable[Candidate]) -> set[str]:
         """Return the items ahead of which a dead one, not replayed, stops the lane: `on_dead: block`."""
         stopped: set[str] = set()
         lines: dict[tuple[str, ...], list[str]] = {}
@@ -271,7 +275,7 @@ class CandidateQueue:
             routes = frozenset[str]().union(*(rules_of(pack).stopping_routes for pack in packs))
             if routes:
                 params = {"work_ids": tuple(sorted(work_ids)), "pack_install_ids": packs, "route_ids": routes}
-                rows = db.read().fetch_all(work_items.LIST_STOPPED, params)
+                rows = db.read().fetch_all(statements.list_stopped, params)
                 stopped |= {row["WorkId"] for row in rows if row["StoppedBy"] is not None}
         return stopped
 

@@ -21,12 +21,13 @@ from integration.errors import IntegrationError
 from integration.ingress import service as ingress
 from integration.projection.sweep import Sweeper
 from integration.storage import db
+from integration.storage.probe import capabilities
 from integration.work import claim as claims
 from integration.work import execute, finish, metrics, reap
 from integration.work.blocking import Resolver
 from integration.work.candidates import CandidateQueue
 from integration.work.claim import Claim
-from integration.work.families import tables_of
+from integration.work.families import Family, of_schema, tables_of
 from integration.work.finisher import Finished, Finisher
 from integration.work.flows import discover_flows
 from integration.work.inflight import InFlight
@@ -51,6 +52,7 @@ class Supervisor:
         """Prepare; `run` starts."""
         self._options = options
         self._process: WorkerProcess
+        self._families: tuple[Family, ...] = options.families
         self._stop_asked = False
         self._hurry = False
         self._stopping = threading.Event()
@@ -84,6 +86,11 @@ class Supervisor:
         discover_flows()
         for family in options.families:
             execute.check_runner(family)
+        self._families = patiently(
+            lambda: tuple(of_schema(family, capabilities()) for family in options.families),
+            role="register",
+            seconds=_START_PATIENCE_SECONDS,
+        )
         self._process = patiently(
             lambda: register_process(
                 roles=options.roles, concurrency=options.concurrency, build_version=options.build_version
@@ -162,7 +169,7 @@ class Supervisor:
     # The claimer
 
     def _claim(self) -> None:
-        queues = deque(CandidateQueue(self._process, family=family) for family in self._options.families)
+        queues = deque(CandidateQueue(self._process, family=family) for family in self._families)
         backoff = Backoff("claim", self._stopping.wait)
         idle = self._options.poll_seconds
         while not self._stopping.is_set():
@@ -211,7 +218,7 @@ class Supervisor:
                 and not len(self._live)
                 and all(
                     db.read().fetch_one(family.statements.find_unfinished, {"family": family.name}) is None
-                    for family in self._options.families
+                    for family in self._families
                 )
             )
         except OUTAGE:
@@ -273,7 +280,7 @@ class Supervisor:
                 if REAP in self._options.roles and now >= next_reap and not draining:
                     next_reap = now + min(_BEAT_SECONDS, self._options.lease_seconds / 3)
                     if reap.reap_expired(
-                        self._process, families=self._options.families, slack_seconds=self._options.slack_seconds
+                        self._process, families=self._families, slack_seconds=self._options.slack_seconds
                     ).total:
                         self._wake.set()
                 if REAP in self._options.roles and now >= next_sweep and not draining:
@@ -297,7 +304,7 @@ class Supervisor:
         work_ids = tuple(sorted(self._live.held_for(_KEEPER_SECONDS)))
         if not work_ids:
             return
-        for family in tables_of(self._options.families):
+        for family in tables_of(self._families):
             rows = db.read().fetch_all(family.statements.list_cancel_requested, {"work_ids": work_ids})
             self._live.note_cancelled(row["WorkId"] for row in rows)
 

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from integration.storage.statements import LockRank, Returns, Statement
+from integration.storage.sql.work_items import CONNECTOR
+from integration.storage.statements import Returns, Statement
 
-BLOCK_WORK_ITEMS = Statement(
-    name="BLOCK_WORK_ITEMS",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'blocked', BlockedOn = %(blocked_on)s, BlockedSince = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6)
-     WHERE WorkId IN %(work_ids)s
-       AND State = 'pending'
-       AND Attempt = 0
-       AND LeaseToken IS NULL
-       AND RollbackExecutionFenceId IS NULL
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
+BLOCK_WORK_ITEMS = CONNECTOR.block
 
-# Due at once, in the place that its first RunAfter gives it.
-UNBLOCK_WORK_ITEMS = Statement(
-    name="UNBLOCK_WORK_ITEMS",
-    text="""
-    UPDATE _System_ConnectorWorkItem
-       SET State = 'pending', BlockedOn = NULL, BlockedSince = NULL, UpdatedAt = UTC_TIMESTAMP(6)
-     WHERE WorkId IN %(work_ids)s AND State = 'blocked' AND BlockedOn = %(blocked_on)s
-    """,
-    returns=Returns.COUNT,
-    locks=(LockRank.WORK_ITEM,),
-)
+UNBLOCK_WORK_ITEMS = CONNECTOR.unblock
 
 # In the order of the index; a round goes on where the one before it stopped.
 LIST_BLOCKED_WORK = Statement(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from integration.storage.sql.work_port import WorkTable, statements_of
+from dataclasses import replace
+from typing import Final
+
+from integration.storage.sql.work_port import WorkTable, pack_statements_of, statements_of
 from integration.storage.statements import LockRank, Returns, Statement
 
 LOCK_WORK_ITEMS_OF_EVENT = Statement(
@@ -21,62 +24,10 @@ LOCK_WORK_ITEMS_OF_EVENT = Statement(
     locks=(LockRank.WORK_ITEM,),
 )
 
-# The oldest of one pack, for a pack that another pack's backlog keeps out of the window.
-LIST_PACK_CANDIDATES = Statement(
-    name="LIST_PACK_CANDIDATES",
-    text="""
-    SELECT WorkId, EventId, OrgId, WorkType, PackInstallId, RouteId, Namespace, EventKind, FlowName, FlowVersion,
-           QueueClass, SourceLane, TargetLane, LanePosition, ProjectionKey, State, RunAfter, Attempt, MaxAttempts,
-           OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
-      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Pack)
-     WHERE PackInstallId = %(pack_install_id)s AND State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6)
-       AND (ProjectionKey IS NULL OR ProjectionActiveKey IS NOT NULL)
-       AND COALESCE(CONCAT(PackInstallId, '/', SourceLane), '') NOT IN %(blocked_lanes)s
-       AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
-     ORDER BY LaneOrdinal
-     LIMIT %(limit)s
-    """,
-    returns=Returns.ROWS,
-)
-
-# The dead ones ahead of each item whose route stops its lane for them, until they are replayed. Read after the heads:
-# what died in between is seen as the one or as the other. An item of such a lane can only die when the one before it
-# was replayed, so that the range holds what operators have had in hand.
-LIST_STOPPED = Statement(
-    name="LIST_STOPPED",
-    text="""
-    SELECT w.WorkId,
-           (SELECT d.WorkId FROM _System_ConnectorWorkItem d FORCE INDEX (IX_WorkItem_LanePosition)
-             WHERE d.Namespace = w.Namespace AND d.SourceLane = w.SourceLane AND d.State = 'dead'
-               AND d.PackInstallId IN %(pack_install_ids)s
-               AND (d.PackInstallId <> w.PackInstallId OR d.LanePosition < w.LanePosition)
-               AND d.RouteId IN %(route_ids)s AND d.ReplayedAt IS NULL
-             LIMIT 1) AS StoppedBy
-      FROM _System_ConnectorWorkItem w FORCE INDEX (PRIMARY)
-     WHERE w.WorkId IN %(work_ids)s
-    """,
-    returns=Returns.ROWS,
-)
-
-FIND_UNFINISHED_IN_OLDER_INCARNATIONS = Statement(
-    name="FIND_UNFINISHED_IN_OLDER_INCARNATIONS",
-    text="""
-    SELECT WorkId
-      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_LanePosition)
-     WHERE Namespace = %(namespace)s AND SourceLane = %(source_lane)s
-       AND State IN ('pending', 'processing', 'retry', 'blocked', 'awaiting_legacy_outcome', 'legacy_outcome_unknown')
-       AND PackInstallId IN %(older_pack_install_ids)s
-     LIMIT 1
-    """,
-    returns=Returns.ROWS,
-)
-
 # The one statement that locks through a join: it matches two rows for each item that is won, none for one that
 # another has. Everything that the claim relies on stands in its WHERE. The Event's executor fields stay as they
 # are; only its owner changes. The items of one call have one epoch, so that each winner's new epoch is known.
-FIRST_CLAIM = Statement(
-    name="FIRST_CLAIM",
-    text="""
+_FIRST_CLAIM: Final = """
     UPDATE _System_ConnectorEvent e
            STRAIGHT_JOIN _System_ConnectorWorkItem w FORCE INDEX (UX_WorkItem_Event) ON w.EventId = e.EventId
        SET e.ExecutionOwner = 'work_item',
@@ -104,34 +55,60 @@ FIRST_CLAIM = Statement(
        AND e.Status IN ('pending', 'failed')
        AND e.ClaimToken IS NULL
        AND e.ReplayedAt IS NULL
-    """,
+    """
+
+# What a database holds of these rows grew over time; a column that a vintage lacks stands in none of its statements.
+FIRST_CLAIM = Statement(
+    name="FIRST_CLAIM", text=_FIRST_CLAIM, returns=Returns.COUNT, locks=(LockRank.EVENT, LockRank.WORK_ITEM)
+)
+FIRST_CLAIM_OF_OLD_SCHEMA = Statement(
+    name="FIRST_CLAIM_OF_OLD_SCHEMA",
+    text=_FIRST_CLAIM.replace("\n       AND w.RollbackExecutionFenceId IS NULL", ""),
     returns=Returns.COUNT,
     locks=(LockRank.EVENT, LockRank.WORK_ITEM),
 )
 
-CONNECTOR = statements_of(
-    WorkTable(
-        table="_System_ConnectorWorkItem",
-        suffix="",
-        candidate_columns="EventId, PackInstallId, RouteId, EventKind, LanePosition, ProjectionKey",
-        position="LanePosition",
-        same_lane="AND p.PackInstallId = w.PackInstallId",
-        lane_name="CONCAT(PackInstallId, '/', SourceLane)",
-        closed="\n        AND PackInstallId NOT IN %(closed_packs)s",
-        ready="\n        AND (ProjectionKey IS NULL OR ProjectionActiveKey IS NOT NULL)",
-        claim_index="IX_WorkItem_Claim",
-        lane_index="IX_WorkItem_LanePosition",
-        target_index="UX_WorkItem_TargetLaneActive",
-        active_key="ProjectionActiveKey",
-        projection_key="ProjectionKey",
-        pack="PackInstallId",
-        of_family="",
-        # A projection's end hands its active key on in a transaction of its own.
-        many_end="",
-        many_guard="\n       AND ProjectionKey IS NULL",
-    ),
-    first_claim=FIRST_CLAIM,
+CURRENT: Final = WorkTable(
+    table="_System_ConnectorWorkItem",
+    suffix="",
+    candidate_columns="EventId, PackInstallId, RouteId, EventKind, LanePosition, ProjectionKey",
+    position="LanePosition",
+    same_lane="AND p.PackInstallId = w.PackInstallId",
+    lane_name="CONCAT(PackInstallId, '/', SourceLane)",
+    closed="\n        AND PackInstallId NOT IN %(closed_packs)s",
+    ready="\n        AND (ProjectionKey IS NULL OR ProjectionActiveKey IS NOT NULL)",
+    claim_index="IX_WorkItem_Claim",
+    lane_index="IX_WorkItem_LanePosition",
+    target_index="UX_WorkItem_TargetLaneActive",
+    active_key="ProjectionActiveKey",
+    projection_key="ProjectionKey",
+    pack="PackInstallId",
+    of_family="",
+    # A projection's end hands its active key on in a transaction of its own.
+    many_end="",
+    many_guard="\n       AND ProjectionKey IS NULL",
 )
+#: Without input ranges and rollback fences: a lane is ordered by its ordinals, and found by the pack's index.
+ADDITIVE: Final = replace(
+    CURRENT,
+    suffix="_OF_ADDITIVE",
+    candidate_columns="EventId, PackInstallId, RouteId, EventKind, LaneOrdinal AS LanePosition, ProjectionKey",
+    position="LaneOrdinal",
+    lane_index="IX_WorkItem_Pack",
+    has_fences=False,
+)
+#: Without failure and replay facts, too.
+LEGACY: Final = replace(ADDITIVE, suffix="_OF_LEGACY", has_facts=False)
+
+CONNECTOR = statements_of(CURRENT, first_claim=FIRST_CLAIM)
+CONNECTOR_OF_ADDITIVE = statements_of(ADDITIVE, first_claim=FIRST_CLAIM_OF_OLD_SCHEMA)
+CONNECTOR_OF_LEGACY = statements_of(LEGACY, first_claim=FIRST_CLAIM_OF_OLD_SCHEMA)
+PACKS = pack_statements_of(CURRENT)
+PACKS_OF_ADDITIVE = pack_statements_of(ADDITIVE)
+PACKS_OF_LEGACY = pack_statements_of(LEGACY)
+LIST_PACK_CANDIDATES = PACKS.list_candidates
+LIST_STOPPED = PACKS.list_stopped
+FIND_UNFINISHED_IN_OLDER_INCARNATIONS = PACKS.find_unfinished_in_older
 LIST_CLAIM_CANDIDATES = CONNECTOR.list_candidates
 LIST_HEAD_POSITIONS = CONNECTOR.list_head_positions
 LIST_BUSY_TARGET_LANES = CONNECTOR.list_busy_target_lanes

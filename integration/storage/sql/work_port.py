@@ -35,6 +35,8 @@ class WorkTable:
         pack: The expression for a row's pack; an empty text for none.
         of_family: The condition that a row is of one family; empty in a table that holds one.
         many_end: What a batch of ends gives up.
+        has_fences: The rows can be fenced for a rollback.
+        has_facts: The rows hold failure and replay facts and their end's time.
         many_guard: Which rows a batch of ends leaves out; empty when none.
     """
 
@@ -55,6 +57,8 @@ class WorkTable:
     of_family: LiteralString
     many_end: LiteralString
     many_guard: LiteralString
+    has_fences: bool = True
+    has_facts: bool = True
 
 
 # Lock-free: what it returns may be gone a moment later, and the claim's own WHERE decides. Both ranges are
@@ -361,6 +365,110 @@ _INSERT_ATTEMPTS: Final = """
      WHERE WorkId IN %(work_ids)s AND LeaseToken = %(lease_token)s
     """
 
+_BLOCK: Final = """
+    UPDATE {table}
+       SET State = 'blocked', BlockedOn = %(blocked_on)s, BlockedSince = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE WorkId IN %(work_ids)s
+       AND State = 'pending'
+       AND Attempt = 0
+       AND LeaseToken IS NULL
+       AND RollbackExecutionFenceId IS NULL
+    """
+
+# Due at once, in the place that its first RunAfter gives it.
+_UNBLOCK: Final = """
+    UPDATE {table}
+       SET State = 'pending', BlockedOn = NULL, BlockedSince = NULL, UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE WorkId IN %(work_ids)s AND State = 'blocked' AND BlockedOn = %(blocked_on)s
+    """
+
+# The oldest of one pack, for a pack that another pack's backlog keeps out of the window.
+_LIST_PACK_CANDIDATES: Final = """
+    SELECT WorkId, {candidate_columns},
+           OrgId, WorkType, Namespace, FlowName, FlowVersion, QueueClass, SourceLane, TargetLane,
+           State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
+      FROM {table} FORCE INDEX (IX_WorkItem_Pack)
+     WHERE PackInstallId = %(pack_install_id)s AND State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6)
+       AND (ProjectionKey IS NULL OR ProjectionActiveKey IS NOT NULL)
+       AND COALESCE(CONCAT(PackInstallId, '/', SourceLane), '') NOT IN %(blocked_lanes)s
+       AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
+     ORDER BY LaneOrdinal
+     LIMIT %(limit)s
+    """
+
+# The dead ones ahead of each item whose route stops its lane for them, until they are replayed. Read after the heads:
+# what died in between is seen as the one or as the other. An item of such a lane can only die when the one before it
+# was replayed, so that the range holds what operators have had in hand.
+_LIST_STOPPED: Final = """
+    SELECT w.WorkId,
+           (SELECT d.WorkId FROM {table} d FORCE INDEX ({lane_index})
+             WHERE d.Namespace = w.Namespace AND d.SourceLane = w.SourceLane AND d.State = 'dead'
+               AND d.PackInstallId IN %(pack_install_ids)s
+               AND (d.PackInstallId <> w.PackInstallId OR d.{position} < w.{position})
+               AND d.RouteId IN %(route_ids)s {unreplayed}
+             LIMIT 1) AS StoppedBy
+      FROM {table} w FORCE INDEX (PRIMARY)
+     WHERE w.WorkId IN %(work_ids)s
+    """
+
+_FIND_UNFINISHED_IN_OLDER: Final = """
+    SELECT WorkId
+      FROM {table} FORCE INDEX ({lane_index})
+     WHERE Namespace = %(namespace)s AND SourceLane = %(source_lane)s
+       AND State IN ('pending', 'processing', 'retry', 'blocked', 'awaiting_legacy_outcome', 'legacy_outcome_unknown')
+       AND PackInstallId IN %(older_pack_install_ids)s
+     LIMIT 1
+    """
+
+#: How an item that died tells that it was replayed: itself, or before it could by the child of its Event.
+_UNREPLAYED: Final = "AND d.ReplayedAt IS NULL"
+_UNREPLAYED_EVENT: Final = "AND NOT EXISTS (SELECT 1 FROM _System_ConnectorEvent r WHERE r.ReplayOfEventId = d.EventId)"
+_NO_FENCE: Final = "\n       AND RollbackExecutionFenceId IS NULL"
+_FAILED: Final = (
+    "FailureCount = FailureCount + 1,\n           FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)),"
+    " LastFailedAt = UTC_TIMESTAMP(6),\n           "
+)
+#: Every way in which a failure or a replay fact is written.
+_FACTS: Final[tuple[LiteralString, ...]] = (
+    "FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s, " + _FAILED,
+    "FailureClass = 'lease_lost', FailureSummary = %(failure_summary)s, " + _FAILED,
+    "FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s,\n           ",
+    ", Outcome = 'succeeded'",
+    ", Outcome = 'skipped'",
+    ", Outcome = 'dead'",
+    ", Outcome = 'cancelled'",
+    "TerminalAt = UTC_TIMESTAMP(6), ",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackStatements:
+    """What is asked besides of a table whose rows belong to packs."""
+
+    list_candidates: Statement
+    list_stopped: Statement
+    find_unfinished_in_older: Statement
+
+
+def pack_statements_of(table: WorkTable) -> PackStatements:
+    """Return what is asked besides of a table whose rows belong to packs.
+
+    Args:
+        table: The table.
+    """
+    return PackStatements(
+        list_candidates=_read(table, "LIST_PACK_CANDIDATES", _LIST_PACK_CANDIDATES, Returns.ROWS),
+        list_stopped=_read(
+            table,
+            "LIST_STOPPED",
+            _LIST_STOPPED.replace("{unreplayed}", _UNREPLAYED if table.has_facts else _UNREPLAYED_EVENT),
+            Returns.ROWS,
+        ),
+        find_unfinished_in_older=_read(
+            table, "FIND_UNFINISHED_IN_OLDER_INCARNATIONS", _FIND_UNFINISHED_IN_OLDER, Returns.ROWS
+        ),
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkStatements:
@@ -391,6 +499,8 @@ class WorkStatements:
     request_cancel: Statement
     list_cancel_requested: Statement
     insert_attempts: Statement
+    block: Statement
+    unblock: Statement
 
 
 #: From which rows a claim that touches the WorkItem alone takes.
@@ -442,6 +552,8 @@ def statements_of(table: WorkTable, *, first_claim: Statement) -> WorkStatements
         request_cancel=_write_held(table, "REQUEST_CANCEL", _REQUEST_CANCEL),
         list_cancel_requested=_read(table, "LIST_CANCEL_REQUESTED", _LIST_CANCEL_REQUESTED, Returns.ROWS),
         insert_attempts=_write_held(table, "INSERT_ATTEMPTS_OF_CLAIM", _INSERT_ATTEMPTS),
+        block=_write(table, "BLOCK_WORK_ITEMS", _BLOCK),
+        unblock=_write(table, "UNBLOCK_WORK_ITEMS", _UNBLOCK),
     )
 
 
@@ -460,6 +572,19 @@ def _write_held(table: WorkTable, name: LiteralString, text: LiteralString) -> S
 
 
 def _fill(table: WorkTable, text: LiteralString) -> LiteralString:
+    filled = _name(table, text)
+    if not table.has_fences:
+        filled = filled.replace(_NO_FENCE, "")
+    if not table.has_facts:
+        for fact in _FACTS:
+            filled = filled.replace(fact, "")
+        filled = filled.replace(" FailureClass,", " NULL AS FailureClass,").replace(
+            " LastFailedAt,", " NULL AS LastFailedAt,"
+        )
+    return filled
+
+
+def _name(table: WorkTable, text: LiteralString) -> LiteralString:
     return (
         text.replace("{table}", table.table)
         .replace("{candidate_columns}", table.candidate_columns)

@@ -129,7 +129,9 @@ def test_cases__are_all_statements_that_move_a_work_item():
         if re.search(r"UPDATE _System_Connector(WorkItem|Event e)\b", statement.text)
         and re.search(r"\bSET\b.*?\bState = .*?\bWHERE\b", statement.text, re.DOTALL)
     }
-    assert moving == {case.statement.name for case in CASES.values() if case.transition is not None}
+    # The statements of older schemas are these without what those lack: tests/db/work/test_vintages.py.
+    current = {name for name in moving if not name.endswith(("_OF_ADDITIVE", "_OF_LEGACY", "_CLAIM_OF_OLD_SCHEMA"))}
+    assert current == {case.statement.name for case in CASES.values() if case.transition is not None}
 
 
 #: What each word of the table is in the statement's WHERE. None: decided before the statement, on what never changes

@@ -12,6 +12,8 @@ from MySQLdb.cursors import RE_INSERT_VALUES
 from sqlglot import exp
 
 from integration.states import NONTERMINAL_STATES
+from integration.storage.sql import work_items
+from integration.storage.sql.integration_work_items import INTEGRATION
 from integration.storage.sql.work_port import WorkStatements
 from integration.storage.statements import LockRank, Returns, Statement, all_statements
 
@@ -32,6 +34,7 @@ RANK_OF_TABLE = {
     "_System_IntegrationAuthorizationGrant": LockRank.GRANT,
     "_System_IntegrationQuotaWindow": LockRank.QUOTA,
     "_System_ConnectorAdmissionFence": LockRank.LEAF,
+    "_System_ConnectorSchedulerLease": LockRank.LEAF,
 }
 #: Columns that find one row, or a sorted set of rows, of a table by a key.
 KEYS_OF_TABLE = {
@@ -45,9 +48,10 @@ KEYS_OF_TABLE = {
     "_System_IntegrationWorkItem": {"WorkId"},
     "_System_ConnectorExecutionAttempt": {"WorkId"},
     "_System_ConnectorAdmissionFence": {"FenceId"},
+    "_System_ConnectorSchedulerLease": {"PackInstallId"},
 }
 #: The only statement that locks through a join: two tables, in rank order, each by its key.
-JOINED_LOCKS = {"FIRST_CLAIM"}
+JOINED_LOCKS = {"FIRST_CLAIM", "FIRST_CLAIM_OF_OLD_SCHEMA"}
 
 STATEMENTS = list(all_statements())
 IDS = [f"{module}.{constant}" for module, constant, _ in STATEMENTS]
@@ -157,6 +161,8 @@ def test_statements__exist_for_every_lock_of_the_claim_and_the_replay():
 
 
 PORTS = {"work_items", "integration_work_items"}
+#: How the names of a table's statements end: of the other table, of the first one's older schemas.
+SUFFIXES = ("", "_OF_INTEGRATION", "_OF_ADDITIVE", "_OF_LEGACY")
 TRANSITIONS_OF_CLAIMS = [
     (constant, statement)
     for module, constant, statement in STATEMENTS
@@ -179,19 +185,20 @@ def test_transitions_of_claimed_rows__are_all_found():
         constant
         for module, constant, statement in STATEMENTS
         if module in PORTS and statement.locks == (LockRank.WORK_ITEM,) and "LeaseToken" in statement.text
-    } - {"LATER_CLAIM", "FIRST_CLAIM_OF_INTEGRATION", "LATER_CLAIM_OF_INTEGRATION"}
+    } - {f"{claim}{suffix}" for claim in ("FIRST_CLAIM", "LATER_CLAIM", "BLOCK_WORK_ITEMS") for suffix in SUFFIXES}
 
 
 def test_statements__of_every_table_of_work_are_the_same_ones():
     """A family is added by declaring its table; nothing of a claim or a retry is written again."""
-    names = {
-        port: {constant.removesuffix("_OF_INTEGRATION") for module, constant, _ in STATEMENTS if module == port}
-        for port in PORTS
+    members = [member.name for member in fields(WorkStatements)]
+    ports = [work_items.CONNECTOR, work_items.CONNECTOR_OF_ADDITIVE, work_items.CONNECTOR_OF_LEGACY, INTEGRATION]
+    assert {statement.name for port in ports for statement in (getattr(port, name) for name in members)} <= {
+        constant for _, constant, _ in STATEMENTS
     }
-    # Those that another module of the first table gives a name to stand there.
-    elsewhere = {"CANCEL_WORK_ITEM", "REQUEST_CANCEL", "LIST_CANCEL_REQUESTED", "INSERT_ATTEMPTS_OF_CLAIM"}
-    assert names["integration_work_items"] - names["work_items"] == elsewhere
-    assert len(names["integration_work_items"]) == len(fields(WorkStatements))
+    # A first claim is a table's own.
+    for name in set(members) - {"first_claim"}:
+        bare = {re.sub(r"_OF_(INTEGRATION|ADDITIVE|LEGACY)$", "", getattr(port, name).name) for port in ports}
+        assert len(bare) == 1
 
 
 LISTS_OF_STATES = [
