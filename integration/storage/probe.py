@@ -300,9 +300,9 @@ def probe(connection: BaseDatabaseWrapper, *, fresh: bool = False) -> Capabiliti
     return capabilities
 
 
-def capabilities(using: str = "default") -> Capabilities:
+def capabilities(using: str = "default", *, fresh: bool = False) -> Capabilities:
     """Return what the database behind an alias has; as `probe`."""
-    return probe(connections[using])
+    return probe(connections[using], fresh=fresh)
 
 
 def forget(connection: BaseDatabaseWrapper) -> None:

@@ -215,7 +215,7 @@ def _run_flow(claim: Claim, row: Row, is_cancelled: Callable[[], bool]) -> Verdi
     )
     started = time.perf_counter()
     try:
-        verdict = _call(function, context)
+        verdict = call_flow(function, context)
         # A flow that went on without an input has not had its inputs.
         material.check_inputs()
     except NotGiven as error:
@@ -226,7 +226,16 @@ def _run_flow(claim: Claim, row: Row, is_cancelled: Callable[[], bool]) -> Verdi
         metrics.FLOW_SECONDS.labels(item.flow_name).observe(time.perf_counter() - started)
 
 
-def _call(function: flows.Flow, context: flows.FlowContext) -> Verdict:
+def call_flow(function: flows.Flow, context: flows.FlowContext) -> Verdict:
+    """Call a flow and say how it ended, whatever it raises.
+
+    Args:
+        function: The flow.
+        context: What it is given.
+
+    Returns:
+        How it ended; nothing is stored yet.
+    """
     try:
         function(context)
     except flows.FlowSkip:

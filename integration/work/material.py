@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from integration.catalog.documents import ReduceRule
 from integration.catalog.reads import get_route
 from integration.errors import IntegrationError, NotFound
 from integration.ingress.crypto import SealedColumn, open_sealed, row_aad
-from integration.projection.inputs import Inputs, InputsMissing, open_inputs
+from integration.ingress.json_bodies import read_json
+from integration.projection.inputs import Input, InputsMissing, open_inputs
 from integration.projection.reducers import ReducerUnknown, get_reducer
-from integration.states import FailureClass, ReduceBy
+from integration.states import FailureClass
 from integration.storage.db import Row
 from integration.work.claim import Claim
 from integration.work.outage import OUTAGE, patiently
 
 Payload = Mapping[str, Any]
 _UNREADABLE: Final = (IntegrationError, ValueError, RecursionError)
+
+
+class Readable(Protocol):
+    """Inputs that can be iterated again, and that know whether a reading of them failed."""
+
+    fault: Exception | None
+
+    def __iter__(self) -> Iterator[Input]:
+        """Yield every input in ordinal order."""
 
 
 class NotGiven(Exception):
@@ -42,7 +51,7 @@ class Material:
     """
 
     payload: Payload
-    inputs: Inputs | None = None
+    inputs: Readable | None = None
 
     def check_inputs(self) -> None:
         """Ask whether every reading of the inputs had all of them, whatever the flow made of it.
@@ -71,15 +80,39 @@ def read_material(claim: Claim, selected: Row) -> Material:
 
     Rule: P-05, P-06.
     """
+    return gather_material(
+        selected,
+        work_id=claim.work_id if claim.item.is_projection else None,
+        route_id=claim.item.route_id,
+        seconds=claim.lease_seconds,
+    )
+
+
+def gather_material(selected: Row, *, work_id: str | None, route_id: str, seconds: float) -> Material:
+    """Open what a flow works on, whoever executes it.
+
+    Args:
+        selected: The Event's row, its payload sealed.
+        work_id: The generation whose inputs are read; None for work that is given the Event's payload alone.
+        route_id: The route that took the Event.
+        seconds: How long the reads may wait for a database that is away.
+
+    Returns:
+        As `read_material`.
+
+    Raises:
+        NotGiven: A payload cannot be opened, an input is missing, or no such reducer is registered.
+        Busy: The database did not answer for that long.
+    """
     try:
-        if not claim.item.is_projection:
+        if work_id is None:
             return Material(payload=open_payload(selected))
-        fetch = partial(patiently, role="execute", seconds=claim.lease_seconds)
-        inputs = open_inputs(claim.work_id, open_payload, fetch=fetch)
-        rule = patiently(lambda: _rule_of(claim.item.route_id), role="execute", seconds=claim.lease_seconds)
+        fetch = partial(patiently, role="execute", seconds=seconds)
+        inputs = open_inputs(work_id, open_payload, fetch=fetch)
+        rule = patiently(lambda: _rule_of(route_id), role="execute", seconds=seconds)
         if rule is None:
             return Material(payload=open_payload(selected), inputs=inputs)
-        return Material(payload=_reduce(inputs, rule.by, rule.name, rule.version), inputs=inputs)
+        return Material(payload=reduce_inputs(inputs, rule), inputs=inputs)
     except NotGiven:
         raise
     except (*OUTAGE, *_UNREADABLE) as error:
@@ -97,7 +130,7 @@ def open_payload(row: Row) -> dict[str, Any]:
         ValueError: It is not a JSON object.
     """
     plain = open_sealed(bytes(row["Payload"]), row_aad(SealedColumn.EVENT_PAYLOAD, row["EventId"]))
-    value = json.loads(plain)
+    value = read_json(plain)
     if isinstance(value, dict):
         return value
     message = "a payload is an object"
@@ -111,9 +144,19 @@ def _rule_of(route_id: str) -> ReduceRule | None:
         return None
 
 
-def _reduce(inputs: Inputs, by: ReduceBy, name: str | None, version: int | None) -> Payload:
+def reduce_inputs(inputs: Readable, rule: ReduceRule) -> Payload:
+    """Make one payload of inputs, as a route declares.
+
+    Args:
+        inputs: All of them.
+        rule: The route's.
+
+    Raises:
+        NotGiven: No such reducer is registered, it failed, or an input could not be read.
+        Busy: The database did not answer for as long as it may be away.
+    """
     try:
-        payload = get_reducer(by, name=name, version=version)(inputs)
+        payload = get_reducer(rule.by, name=rule.name, version=rule.version)(inputs)
     except ReducerUnknown as error:
         raise NotGiven(FailureClass.FLOW_UNKNOWN) from error
     except BaseException as error:
