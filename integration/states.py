@@ -248,8 +248,15 @@ def _ends(name: str, target: WorkItemState, *guard: str, writes: tuple[str, ...]
 
 def _converges(name: str, target: WorkItemState) -> list[Transition]:
     """Return the move by which a mirror follows its Event."""
-    guard = ("attempt 0", "Event ended so", "Event executor owns the Event")
-    return _moves(name, (_S.PENDING,), target, Maker.EVENT_EXECUTOR, guard=guard, writes=_END)
+    guard = ("attempt 0", "no token", "Event ended so", "Event executor owns the Event")
+    return _moves(
+        name,
+        (_S.PENDING, _S.RETRY, _S.BLOCKED),
+        target,
+        Maker.EVENT_EXECUTOR,
+        guard=guard,
+        writes=(*_END, "no dependency", "no target lane key"),
+    )
 
 
 #: Every permitted move; whatever is not here is refused.

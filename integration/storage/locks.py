@@ -12,7 +12,18 @@ from typing import TypeVar
 
 from integration import errors
 from integration.storage.db import Row, Tx
-from integration.storage.sql import events, namespaces, packs, processes, projections, receipts, replays, work_items
+from integration.storage.sql import (
+    events,
+    legacy,
+    namespaces,
+    packs,
+    processes,
+    projections,
+    receipts,
+    replays,
+    scheduler_leases,
+    work_items,
+)
 from integration.values import EventId, PackInstallId, ProcessId, ReceiptId
 
 
@@ -79,6 +90,11 @@ class LockedWorkItem(_Locked):
     def work_id(self) -> str:
         """The generation's id."""
         return str(self.row["WorkId"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedSchedulerLease(_Locked):
+    """A pack's scheduler lease of the Event executor, rank 90."""
 
 
 L = TypeVar("L", bound=_Locked)
@@ -218,3 +234,54 @@ def lock_work_items_of_event(event: LockedEvent) -> list[LockedWorkItem]:
     """
     rows = event.tx.fetch_all(work_items.LOCK_WORK_ITEMS_OF_EVENT, {"event_id": event.event_id})
     return [LockedWorkItem(_tx=event.tx, row=row) for row in rows]
+
+
+def lock_event_to_execute(process: LockedProcess, event_id: str) -> LockedEvent | None:
+    """Lock an Event that the Event executor is about to claim or takes back, under the executor's own process row.
+
+    Returns:
+        The Event, or None when there is no such row.
+
+    Locks: EVENT, under the process.
+    """
+    row = process.tx.fetch_one(legacy.LOCK_EVENT_OF_EXECUTOR, {"event_id": event_id})
+    return None if row is None else LockedEvent(_tx=process.tx, row=row)
+
+
+def lock_executed_event(tx: Tx, event_id: str) -> LockedEvent | None:
+    """Lock an Event whose execution ends; its claim token decides, so that no other row is locked before it.
+
+    Returns:
+        The Event, or None when there is no such row.
+
+    Locks: EVENT.
+    """
+    row = tx.fetch_one(legacy.LOCK_EVENT_OF_EXECUTOR, {"event_id": event_id})
+    return None if row is None else LockedEvent(_tx=tx, row=row)
+
+
+def lock_mirrors(event: LockedEvent, *, has_ranges: bool) -> list[LockedWorkItem]:
+    """Lock an Event's WorkItems under both work types, sorted by id, as a schema of any vintage has them.
+
+    Args:
+        event: The Event.
+        has_ranges: The table has the lower bound of a range.
+
+    Locks: WORK_ITEM, under the Event.
+    """
+    statement = legacy.LOCK_RANGED_MIRRORS if has_ranges else legacy.LOCK_MIRRORS
+    rows = event.tx.fetch_all(statement, {"event_id": event.event_id})
+    return [LockedWorkItem(_tx=event.tx, row=row) for row in rows]
+
+
+def lock_scheduler_lease(process: LockedProcess, pack_install_id: str, lease_name: str) -> LockedSchedulerLease | None:
+    """Lock a pack's scheduler lease; nothing is locked after it.
+
+    Returns:
+        The lease, or None when it was never made.
+
+    Locks: LEAF, under the process.
+    """
+    params = {"pack_install_id": pack_install_id, "lease_name": lease_name}
+    row = process.tx.fetch_one(scheduler_leases.LOCK_SCHEDULER_LEASE, params)
+    return None if row is None else LockedSchedulerLease(_tx=process.tx, row=row)

@@ -125,8 +125,10 @@ def test_cases__cover_every_transition_that_the_program_makes():
 def test_cases__are_all_statements_that_move_a_work_item():
     moving = {
         statement.name
-        for _, _, statement in all_statements()
-        if re.search(r"UPDATE _System_Connector(WorkItem|Event e)\b", statement.text)
+        for module, _, statement in all_statements()
+        # The mirror's moves follow its Event's: tests/db/legacy.
+        if module != "legacy"
+        and re.search(r"UPDATE _System_Connector(WorkItem|Event e)\b", statement.text)
         and re.search(r"\bSET\b.*?\bState = .*?\bWHERE\b", statement.text, re.DOTALL)
     }
     # The statements of older schemas are these without what those lack: tests/db/work/test_vintages.py.
