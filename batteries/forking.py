@@ -26,6 +26,10 @@ class BatteryBroken(RuntimeError):
     """The battery itself did not work; this says nothing about the program."""
 
 
+class StillRunning(BatteryBroken):
+    """A child did not end in its time, and was killed."""
+
+
 @dataclass
 class Child:
     """A forked process."""
@@ -47,7 +51,7 @@ class Child:
             if time.monotonic() > deadline:
                 self.kill()
                 message = f"a child did not end within {seconds} s:\n{self.tail()}"
-                raise BatteryBroken(message)
+                raise StillRunning(message)
             time.sleep(pause)
             pause = min(pause * 2, 0.02)
         if self.status == _FAILED:

@@ -17,7 +17,7 @@ from typing import Any
 from batteries import books, hook, kernel
 from batteries.database import Ground
 from batteries.figures import ROOT, Figures
-from batteries.forking import fork
+from batteries.forking import StillRunning, fork
 from integration.ingress.service import materialize_ready
 from integration.values import new_id
 from tests.support import cleaning, webhooks
@@ -306,7 +306,13 @@ def kill_once(ground: Ground, scenario: Scenario, tally: Tally, *, place: str, n
     tally.kills += 1
     before = books.items()
     books.expire_leases()
-    fork(ground.folder, recover, scenario, prepared, seed).value()
+    again = fork(ground.folder, recover, scenario, prepared, seed)
+    try:
+        again.wait(40)
+    except StillRunning:
+        # It waits for what will never end.
+        tally.stuck += 1
+        return True
     after, tried = books.items(), books.attempts()
     ran = kernel.runs(prepared.record)
     tally.lost += len(scenario.lost(prepared))

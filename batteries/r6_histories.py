@@ -49,6 +49,7 @@ class Tokens(hook.Observer):
 
     def __init__(self) -> None:
         self.wanted = ""
+        self.answer_was_lost = False
         self.reaps: dict[str, tuple[str, int, bool]] = {}
         self.last_reaped = ""
 
@@ -64,6 +65,10 @@ class Tokens(hook.Observer):
         if hook.name_of(text) == "REAP_WORK_ITEM":
             self.reaps[params["work_id"]] = (params["lease_token"], params["epoch"], count == 1)
 
+    def failed(self, text: str, error: Exception) -> bool:
+        self.answer_was_lost = self.answer_was_lost or error.args[:1] in {(2006,), (2013,), (2055,)}
+        return False
+
 
 class Client:
     """One client of a history."""
@@ -77,13 +82,20 @@ class Client:
         self.history: list[dict[str, Any]] = []
         self.items: list[str] = []
         self.dropped = 0
+        self.ambiguous = 0
 
     def _log(self, kind: str, item: str, *, call: int, back: int, **facts: Any) -> None:
+        if self._tokens.answer_was_lost and not facts["ok"]:
+            # What the server did was not answered, and what is there now is another's: the refusal says that this
+            # claim is over, not that it never was.
+            back = 0
+            self.ambiguous += 1
         entry = {"client": self._number, "kind": kind, "item": item, "token": "", "call": call, "return": back}
         self.history.append({**entry, **facts})
 
     def step(self) -> None:
         """Do one thing."""
+        self._tokens.answer_was_lost = False
         act: Callable[[], None] = self._chance.choices(
             (self.claim, self.end, self.reap, self.read), weights=(5, 6, 2, 2)
         )[0]
@@ -183,7 +195,7 @@ def act(
         client.step()
     with Path(file).open("w", encoding="ascii") as out:
         out.writelines(json.dumps(entry) + "\n" for entry in client.history)
-    return {"operations": len(client.history), "dropped": client.dropped}
+    return {"operations": len(client.history), "dropped": client.dropped, "ambiguous": client.ambiguous}
 
 
 def checker() -> Path:
@@ -213,7 +225,7 @@ def run(ground: Ground, figures: Figures) -> None:
     histories, steps = ground.pick((2, 60), (5, 250), (100, 625))
     verdicts: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    unknown = operations = dropped = 0
+    unknown = operations = dropped = ambiguous = 0
     seconds = 0.0
     for number in range(histories):
         cleaning.empty_database()
@@ -238,6 +250,7 @@ def run(ground: Ground, figures: Figures) -> None:
                 ],
             )
         dropped += sum(one["dropped"] for one in told)
+        ambiguous += sum(one["ambiguous"] for one in told)
         lines = [line for file in files for line in file.read_text().splitlines()]
         at = time.monotonic_ns()
         for row in query("SELECT WorkId, State, OwnershipEpoch, LeaseToken FROM _System_ConnectorWorkItem"):
@@ -263,6 +276,7 @@ def run(ground: Ground, figures: Figures) -> None:
         verdicts=dict(verdicts),
         unknown_operations=unknown,
         unknown_percent=round(100 * unknown / max(operations, 1), 2),
+        refused_after_a_lost_answer=ambiguous,
         not_counted_because_surely_not_stored=dropped,
         checker_seconds=round(seconds, 2),
         checker="porcupine v1.3.1",

@@ -50,7 +50,9 @@ func step(before item, op operation) (bool, item) {
 		return !free, before
 	case "complete":
 		if op.OK {
-			return owned, item{done, before.epoch, ""}
+			// Whoever ended it may hear so again: an epoch has one claimant.
+			repeated := before.state == done && before.epoch == op.Epoch
+			return owned || repeated, item{done, before.epoch, ""}
 		}
 		return !owned, before
 	case "retry":
