@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import rivals
-from bench.depths import Depth, DjQueueDepth, LockhouseDepth, Stage, feeding, make_numbers
+from bench.depths import Depth, DjQueueDepth, Fed, LockhouseDepth, Stage, feeding, make_numbers
 from bench.harness import Server, Workspace, workspace
 from bench.report import Report
 from bench.stats import percentile
@@ -66,7 +66,7 @@ class System:
 def run(server: Server, *, quick: bool, rounds: int) -> Report:
     """Measure; see the module's docstring."""
     if quick:
-        sizes = Sizes(depths=(500, 2_000, 5_000), seconds=1.5, held_seconds=3.0)
+        sizes = Sizes(depths=(1_000, 2_000, 5_000), seconds=1.5, held_seconds=3.0)
     elif server.is_tidb:
         # The embedded store keeps all of it in memory.
         sizes = Sizes(depths=(1_000, 20_000, 200_000), seconds=4.0, held_seconds=60.0)
@@ -137,17 +137,17 @@ def _dj_queue(work: Workspace, server: Server, sizes: Sizes) -> System | None:
 
 
 @contextlib.contextmanager
-def _working(system: System, backlog: Depth, seconds: float) -> Iterator[None]:
+def _working(system: System, backlog: Depth, seconds: float) -> Iterator[Fed]:
     # Half as much again, and what is done before the window.
     backlog.prepare(round(1.5 * system.rate * (seconds + 4)))
-    with backlog.start(PROCESSES) as running, feeding(backlog):
+    with backlog.start(PROCESSES) as running, feeding(backlog) as fed:
         base, deadline = backlog.done(), time.monotonic() + 90
         while backlog.done() < base + 40:
             if time.monotonic() > deadline or any(process.poll() is not None for process in running):
                 message = f"{backlog.name} did not start to work"
                 raise RuntimeError(message)
             time.sleep(0.05)
-        yield
+        yield fed
 
 
 def _rate(backlog: Depth, seconds: float) -> float:
@@ -157,11 +157,11 @@ def _rate(backlog: Depth, seconds: float) -> float:
 
 
 def _window(report: Report, server: Server, system: System, backlog: Depth, sizes: Sizes) -> None:
-    with _working(system, backlog, 3 * sizes.seconds):
+    with _working(system, backlog, 3 * sizes.seconds) as fed:
         time.sleep(sizes.seconds)
         with _timed(report, server, system, backlog):
             rate = _rate(backlog, sizes.seconds)
-    report.add(f"{backlog.name}: not fed in time", max(backlog.missing(), 0))
+    report.add(f"{backlog.name}: fed too late, %", fed.dry_percent)
     report.add(f"{backlog.name}: jobs/s", rate)
     system.rate = rate
 

@@ -62,6 +62,7 @@ class Depth(Protocol):
 
     name: str
     depth: int
+    near: int
 
     def missing(self) -> int:
         """Count what has to be fed to make it as deep as it was, on the connection that feeds."""
@@ -115,7 +116,7 @@ class LockhouseDepth:
             near: How many of them are worked on; the others stand behind them.
         """
         self.name, self.depth = f"lockhouse, {depth:,} ready", depth
-        self._near = near
+        self.near = near
         self._stage, self._server = stage, stage.server
         self._database = f"depth_{depth}"
         self._fed = 0
@@ -144,13 +145,13 @@ class LockhouseDepth:
                 " WHERE PackInstallId = %s AND State = 'pending' AND LaneOrdinal < %s",
                 (self._pack, _FAR),
             )
-            return self._near - int(cursor.fetchone()[0])
+            return self.near - int(cursor.fetchone()[0])
 
     def done(self) -> int:
         return self.system.count("succeeded")
 
     def prepare(self, count: int) -> None:
-        self._stage.hold(self._fed + self._near + count)
+        self._stage.hold(self._fed + self.near + count)
         self.feed(max(self.missing(), 0))
 
     def feed(self, count: int) -> None:
@@ -211,7 +212,7 @@ class DjQueueDepth:
 
     def __init__(self, peer: DjangoPeer, depth: int) -> None:
         """Enqueue one job and copy it."""
-        self.name, self.depth = f"dj-queue, {depth:,} ready", depth
+        self.name, self.depth, self.near = f"dj-queue, {depth:,} ready", depth, depth
         self._peer, self._server = peer, peer.server
         peer.load(1)
         self._feeder = self._server.connect(peer.database)
@@ -264,16 +265,37 @@ class DjQueueDepth:
         return self._peer.start(processes)
 
 
+@dataclass
+class Fed:
+    """How the feeding went.
+
+    Attributes:
+        ticks: How often it was looked.
+        dry: How often nothing was left that is worked on.
+    """
+
+    ticks: int = 0
+    dry: int = 0
+
+    @property
+    def dry_percent(self) -> float:
+        """The share of looks that found nothing left; what was measured then is the feeder."""
+        return 100 * self.dry / max(self.ticks, 1)
+
+
 @contextlib.contextmanager
-def feeding(backlog: Depth) -> Iterator[None]:
+def feeding(backlog: Depth) -> Iterator[Fed]:
     """Keep a backlog at its depth while the block runs."""
     stopping = threading.Event()
     faults: list[Exception] = []
+    fed = Fed()
 
     def feed() -> None:
         try:
             while not stopping.wait(_TICK_SECONDS):
                 missing = backlog.missing()
+                fed.ticks += 1
+                fed.dry += missing >= backlog.near
                 if missing > 0:
                     backlog.feed(missing)
         except MySQLdb.Error as error:
@@ -282,7 +304,7 @@ def feeding(backlog: Depth) -> Iterator[None]:
     thread = threading.Thread(target=feed, name="feeder")
     thread.start()
     try:
-        yield
+        yield fed
     finally:
         stopping.set()
         thread.join()

@@ -44,7 +44,7 @@ class Server:
 
     def connect(self, database: str | None = None) -> Any:
         """Open a connection of the harness's own, at the console's isolation."""
-        return connect(self.database_url(database) if database else self._address(""))
+        return connect(self._address(database or ""))
 
     def database_url(self, name: str) -> str:
         """Return the address of one database, which is made if it is missing."""
