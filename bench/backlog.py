@@ -141,7 +141,7 @@ def _working(system: System, backlog: Depth, seconds: float) -> Iterator[Fed]:
     # Half as much again, and what is done before the window.
     backlog.prepare(round(1.5 * system.rate * (seconds + 4)))
     with backlog.start(PROCESSES) as running, feeding(backlog) as fed:
-        base, deadline = backlog.done(), time.monotonic() + 90
+        base, deadline = backlog.done(), time.monotonic() + 180
         while backlog.done() < base + 40:
             if time.monotonic() > deadline or any(process.poll() is not None for process in running):
                 message = f"{backlog.name} did not start to work"

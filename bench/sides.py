@@ -19,7 +19,7 @@ from tests.support.processes import free_port
 
 WORK = ("manage.py", "work", "--roles", "claim,reap")
 _LANES = 2000
-_START_SECONDS = 90
+_START_SECONDS = 180
 
 
 @dataclass
