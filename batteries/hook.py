@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -29,7 +30,11 @@ _LOCKS: Final = re.compile(r"\bFOR\s+UPDATE\b", re.IGNORECASE)
 def _names() -> dict[str, str]:
     from integration.storage.statements import all_statements
 
-    return {statement.text: constant for _, constant, statement in all_statements()}
+    found: dict[str, str] = {}
+    for _, constant, statement in all_statements():
+        # Older schemas have statements of their own, some with the same text.
+        found.setdefault(statement.text, re.sub(r"_OF_(ADDITIVE|LEGACY)$", "", constant))
+    return found
 
 
 def name_of(text: str) -> str:
@@ -187,14 +192,14 @@ class CommitEach(Observer):
     """Takes atomicity away: what a statement wrote is durable at once, whatever follows."""
 
     def __init__(self) -> None:
-        self._wrapper: Any = None
+        self._mine = threading.local()
 
     def before(self, text: str, params: Any, wrapper: Any) -> None:
-        self._wrapper = wrapper
+        self._mine.wrapper = wrapper
 
     def after(self, text: str, params: Any, count: int) -> None:
         if is_write(text) and name_of(text):
-            self._wrapper.cursor.connection.commit()
+            self._mine.wrapper.cursor.connection.commit()
 
 
 class BelieveLost(Observer):

@@ -140,8 +140,10 @@ class Client:
             db.close_connections()
         facts = {"epoch": claim.epoch, "token": claim.lease_token, "ok": accepted}
         self._log(name.removesuffix("_many"), claim.work_id, call=call, back=back, **facts)
-        # Dead claims are kept for a while: their writes are what must be refused.
-        if name != "renew" and self._chance.random() < 0.5:
+        # Dead claims are kept for a while: their writes are what must be refused. One that ended, or may have, is not
+        # asked to end again: its claimant, and nobody else, may be told so twice.
+        is_over = accepted or not back or self._tokens.answer_was_lost
+        if name != "renew" and (is_over or self._chance.random() < 0.5):
             self._held.remove(claim)
 
     def reap(self) -> None:

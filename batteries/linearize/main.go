@@ -50,9 +50,7 @@ func step(before item, op operation) (bool, item) {
 		return !free, before
 	case "complete":
 		if op.OK {
-			// Whoever ended it may hear so again: an epoch has one claimant.
-			repeated := before.state == done && before.epoch == op.Epoch
-			return owned || repeated, item{done, before.epoch, ""}
+			return owned, item{done, before.epoch, ""}
 		}
 		return !owned, before
 	case "retry":
