@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -71,3 +72,12 @@ def test_read_json__of_a_key_that_stands_twice_takes_the_last():
 
 def test_read_json__passes_over_a_byte_order_mark():
     assert read_json(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+
+
+@pytest.mark.parametrize("rest", [b'"' + b'\\"' * 500_000, b'"' + b'\\"' * 500_000 + b"\\", b'"a":' * 200_000 + b'"'])
+def test_read_json__of_a_string_that_does_not_end_takes_one_pass(rest: bytes):
+    began = time.process_time()
+    with pytest.raises(NotJson):
+        read_json(b"[]" * (MAX_DEPTH + 1) + rest)
+    # Begun again at each quote, this takes hours.
+    assert time.process_time() - began < 20
