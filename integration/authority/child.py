@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from integration.catalog.reads import RouteDefinition
-from integration.ingress.admitted_rows import ENGINE_CAPABILITY
+from integration.ingress.admitted_rows import ENGINE_CAPABILITY, SUBJECT_KIND, WORK_FAMILY
 from integration.ingress.crypto import SealedColumn, move_sealed, row_aad
 from integration.projection.identity import ProjectionIdentity, SourceScope
-from integration.storage.locks import LockedEvent, LockedPack, LockedWorkItem
-from integration.storage.sql import cutovers
+from integration.storage.locks import LockedEvent, LockedPack
 
 
 def shared_values(
@@ -56,13 +55,14 @@ def event_values(event: LockedEvent, route: RouteDefinition, event_id: str) -> d
     }
 
 
-def work_item_values(pack: LockedPack, item: LockedWorkItem, route: RouteDefinition, work_id: str) -> dict[str, Any]:
-    """Return what the child's WorkItem holds besides: a new generation under the current definition."""
-    receipt = pack.tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, {"pack_install_id": pack.pack_install_id})
+def work_item_values(pack: LockedPack, route: RouteDefinition, *, owner_generation: int) -> dict[str, Any]:
+    """Return what the child's WorkItem holds besides: a new generation under the current definition.
+
+    Rule: A-39.
+    """
     return {
-        "work_id": work_id,
-        "work_family": item.row["WorkFamily"],
-        "subject_kind": item.row["SubjectKind"],
+        "work_family": WORK_FAMILY,
+        "subject_kind": SUBJECT_KIND,
         "flow_name": route.flow_name,
         "flow_version": str(route.flow_version),
         "companion_pack_name": route.companion_pack_name,
@@ -73,8 +73,7 @@ def work_item_values(pack: LockedPack, item: LockedWorkItem, route: RouteDefinit
         "engine_capability": ENGINE_CAPABILITY,
         "queue_class": route.rule.queue,
         "max_attempts": route.retry.max_attempts,
-        "owner_generation": 1 if receipt is None else receipt["OwnerGeneration"],
-        "replay_of_work_id": item.work_id,
+        "owner_generation": owner_generation,
     }
 
 

@@ -6,18 +6,28 @@ the same facts from the locked rows; what the pack row serializes (route, fences
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from integration.authority.listing import FenceSummary
 from integration.states import EventStatus, ExecutionClass, PackStatus, WorkItemState, stored
 from integration.storage.db import Reader, Row
+from integration.storage.probe import WORK_ITEM_TABLE, Capabilities
+from integration.storage.sql import cutovers
 from integration.storage.sql import replay_facts as sql
+
+_CLASSES: Final = {member.value: member for member in ExecutionClass}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFacts:
-    """The Event of the original: identity, and the executor's fields that a replay may look at."""
+    """The Event of the original: identity, and the executor's fields that a replay may look at.
+
+    Attributes:
+        snapshot_class: What the route's immutable snapshot says of the class; None when there is none, or it
+            cannot be read.
+    """
 
     event_id: str
     org_id: str
@@ -25,7 +35,7 @@ class EventFacts:
     pack_install_id: str
     route_id: str
     route_version: int
-    has_route_snapshot: bool
+    snapshot_class: ExecutionClass | None
     event_kind: str
     work_type: str
     source_lane: str | None
@@ -43,7 +53,7 @@ class EventFacts:
             pack_install_id=row["PackInstallId"],
             route_id=row["RouteId"],
             route_version=row["RouteVersion"],
-            has_route_snapshot=row["RouteSnapshot"] is not None,
+            snapshot_class=class_of_snapshot(row["RouteSnapshot"]),
             event_kind=row["EventKind"],
             work_type=row["WorkType"],
             source_lane=row["SourceLane"],
@@ -53,9 +63,22 @@ class EventFacts:
         )
 
 
+def class_of_snapshot(text: str | None) -> ExecutionClass | None:
+    """Return the execution class that a route's snapshot names; None where it cannot be told.
+
+    A snapshot may be older than what this build reads of a route, so nothing else in it is looked at.
+    """
+    try:
+        found = json.loads(text) if text is not None else None
+    except ValueError:
+        return None
+    named = found.get("execution") if isinstance(found, dict) else None
+    return _CLASSES.get(named) if isinstance(named, str) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItemFacts:
-    """One WorkItem that names the Event."""
+    """One WorkItem that names the Event. Without the columns for it, none was ever replayed."""
 
     work_id: str
     work_type: str
@@ -73,7 +96,7 @@ class WorkItemFacts:
             state=stored(WorkItemState, row["State"]),
             attempt=row["Attempt"],
             is_projection=row["ProjectionKey"] is not None,
-            replayed=row["ReplayedAt"] is not None,
+            replayed=row.get("ReplayedAt") is not None,
         )
 
     @property
@@ -134,6 +157,49 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverFacts:
+    """The newest cutover receipt of an incarnation: who executes there.
+
+    Attributes:
+        direction: `forward` to WorkItems, `rollback` to the Event executor.
+        owner_generation: The generation of that ownership, from 1.
+    """
+
+    direction: str
+    owner_generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaFacts:
+    """What the schema holds of a WorkItem.
+
+    Attributes:
+        has_work_items: A WorkItem can be stored.
+        has_additive: It holds failure and replay facts.
+        has_ranges: It holds its input range.
+        is_torn: The table is there and lacks columns that every WorkItem has.
+        is_complete: Nothing that is declared is missing; no step of an upgrade makes it smaller.
+    """
+
+    has_work_items: bool = False
+    has_additive: bool = False
+    has_ranges: bool = False
+    is_torn: bool = False
+    is_complete: bool = False
+
+    @classmethod
+    def of(cls, found: Capabilities) -> SchemaFacts:
+        """Return what a probe found."""
+        return cls(
+            has_work_items=found.has_work_items,
+            has_additive=found.has_additive,
+            has_ranges=found.has_ranges,
+            is_torn=not found.has_work_items and WORK_ITEM_TABLE not in found.missing_tables,
+            is_complete=found.is_complete,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Everything that the rules ask about; None where an earlier fact is missing.
 
@@ -141,14 +207,15 @@ class Facts:
         may_view: The actor held the view permission.
         may_replay: The actor held the replay permission.
         is_found: The reference names a row.
-        has_additive: The schema holds the WorkItem's failure and replay facts.
-        has_ranges: The schema holds everything that a new WorkItem needs.
+        schema: What the schema holds.
         event: The original's Event.
-        items: The WorkItems that name it.
+        items: The WorkItems that name it; on a schema without WorkItems none.
         has_child: A generation names the original as the one it replays.
+        has_event_child: An Event names the original's Event as the one it replays.
         original_pack: The incarnation that admitted the original.
         pack: The incarnation of the same namespace and pack name that the replay goes to.
         route: That incarnation's live route for the original's event kind.
+        cutover: That incarnation's newest cutover receipt; None before its first.
         expected_route_version: The route version that the caller confirmed.
         fences: Armed fences over the namespace and event kind.
         scope: What else of the source is to run; None unless the original is a projection's.
@@ -157,17 +224,50 @@ class Facts:
     may_view: bool
     may_replay: bool
     is_found: bool = False
-    has_additive: bool = False
-    has_ranges: bool = False
+    schema: SchemaFacts = SchemaFacts()
     event: EventFacts | None = None
     items: tuple[WorkItemFacts, ...] = ()
     has_child: bool = False
+    has_event_child: bool = False
     original_pack: PackFacts | None = None
     pack: PackFacts | None = None
     route: RouteFacts | None = None
+    cutover: CutoverFacts | None = None
     expected_route_version: int | None = None
     fences: tuple[FenceSummary, ...] = ()
     scope: Scope | None = None
+
+    @property
+    def item(self) -> WorkItemFacts | None:
+        """The WorkItem that owns or mirrors the original, if there is exactly one."""
+        return self.items[0] if len(self.items) == 1 else None
+
+    @property
+    def execution_class(self) -> ExecutionClass | None:
+        """The original's execution class, or None where it cannot be told.
+
+        A generation's identity tells it. Of an Event alone its route's immutable snapshot tells; without one, an
+        Event that names no source lane cannot have been a projection's.
+
+        Rule: A-13.
+        """
+        if self.item is not None:
+            return self.item.execution_class
+        if self.event is None or self.items:
+            return None
+        if self.event.snapshot_class is None and self.event.source_lane is None:
+            return ExecutionClass.PER_EVENT
+        return self.event.snapshot_class
+
+    @property
+    def has_scope(self) -> bool:
+        """Whether the replay asks what else of the original's source is to run."""
+        return (
+            self.execution_class is ExecutionClass.SOURCE_PROJECTION
+            and self.event is not None
+            and self.event.source_lane is not None
+            and (self.schema.has_ranges or not self.schema.has_additive)
+        )
 
 
 def read_event(reader: Reader, event_id: str) -> EventFacts | None:
@@ -176,10 +276,18 @@ def read_event(reader: Reader, event_id: str) -> EventFacts | None:
     return None if row is None else EventFacts.from_row(row)
 
 
-def read_work_items(reader: Reader, event_id: str) -> tuple[WorkItemFacts, ...]:
+def read_work_items(reader: Reader, event_id: str, *, is_old_schema: bool = False) -> tuple[WorkItemFacts, ...]:
     """Read the WorkItems that name an Event, under both work types, by id."""
-    rows = reader.fetch_all(sql.READ_WORK_ITEM_FACTS, {"event_id": event_id})
-    return tuple(WorkItemFacts.from_row(row) for row in rows)
+    statement = sql.READ_WORK_ITEM_FACTS_OF_OLD_SCHEMA if is_old_schema else sql.READ_WORK_ITEM_FACTS
+    return tuple(WorkItemFacts.from_row(row) for row in reader.fetch_all(statement, {"event_id": event_id}))
+
+
+def read_cutover(reader: Reader, pack_install_id: str) -> CutoverFacts | None:
+    """Read an incarnation's newest cutover receipt, or None before its first."""
+    row = reader.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, {"pack_install_id": pack_install_id})
+    if row is None:
+        return None
+    return CutoverFacts(direction=row["Direction"], owner_generation=row["OwnerGeneration"])
 
 
 def read_pack(reader: Reader, pack_install_id: str) -> PackFacts | None:

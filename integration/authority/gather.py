@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
+from integration import errors
 from integration.authority import facts as reading
-from integration.authority.facts import Facts, RouteFacts
+from integration.authority.facts import CutoverFacts, Facts, RouteFacts, SchemaFacts
 from integration.authority.listing import FenceSummary
 from integration.authority.scope import read_scope
-from integration.authority.values import Ref, RefKind, Replayed, Target, Winner
+from integration.authority.values import OwnerKind, Ref, RefKind, Replayed, Target, Winner
+from integration.authority.verdicts import find_owner
 from integration.catalog.reads import RouteDefinition, parse_route
 from integration.states import ExecutionClass
 from integration.storage.db import Reader, Row
@@ -22,10 +25,11 @@ from integration.values import Actor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serialized:
-    """What only a holder of the pack's lock could change: its live route, and the fences that arming put over it."""
+    """What only a holder of the pack's lock could change: its live route, its ownership, the fences over it."""
 
     route: RouteDefinition | None
     route_facts: RouteFacts | None
+    cutover: CutoverFacts | None
     fences: tuple[FenceSummary, ...]
 
 
@@ -52,39 +56,49 @@ def read_facts(reader: Reader, ref: Ref, permissions: Facts, *, route: int | Non
     """
     if not permissions.may_view:
         return Gathered(facts=permissions)
-    found = capabilities(using)
-    base = replace(
-        permissions,
-        has_additive=found.has_additive,
-        has_ranges=found.has_ranges,
-        expected_route_version=route,
-    )
-    event_id = find_event_id(reader, ref, has_work_items=found.has_work_items)
+    schema = SchemaFacts.of(capabilities(using))
+    base = replace(permissions, schema=schema, expected_route_version=route)
+    event_id = find_event_id(reader, ref, has_work_items=schema.has_work_items)
     event = None if event_id is None else reading.read_event(reader, event_id)
     if event is None:
         return Gathered(facts=base)
-    items = reading.read_work_items(reader, event.event_id) if found.has_additive else ()
+    items = read_items(reader, event.event_id, schema)
     original_pack = reading.read_pack(reader, event.pack_install_id)
     pack = None if original_pack is None else reading.find_active_pack(reader, event.namespace, original_pack.pack_name)
     serialized = (
-        Serialized(route=None, route_facts=None, fences=reading.list_fences(reader, event.namespace, event.event_kind))
+        Serialized(
+            route=None,
+            route_facts=None,
+            cutover=None,
+            fences=reading.list_fences(reader, event.namespace, event.event_kind),
+        )
         if pack is None
         else read_serialized(reader, pack.pack_install_id, event.namespace, event.event_kind)
     )
-    has_scope = found.has_ranges and len(items) == 1 and items[0].is_projection and event.source_lane is not None
+    has_child, has_event_child = read_children(reader, event.event_id, [item.work_id for item in items], schema)
     facts = replace(
         base,
         is_found=True,
         event=event,
         items=items,
-        has_child=found.has_additive and has_child(reader, [item.work_id for item in items]),
         original_pack=original_pack,
         pack=pack,
         route=serialized.route_facts,
+        cutover=serialized.cutover,
         fences=serialized.fences,
-        scope=read_scope(reader, event, {item.work_id for item in items}) if has_scope else None,
+        has_child=has_child,
+        has_event_child=has_event_child,
     )
+    if facts.has_scope:
+        facts = replace(facts, scope=read_scope(reader, event, {item.work_id for item in items}, schema))
     return Gathered(facts=facts, route=serialized.route)
+
+
+def read_items(reader: Reader, event_id: str, schema: SchemaFacts) -> tuple[reading.WorkItemFacts, ...]:
+    """Read the WorkItems that name an Event; none on a schema without them."""
+    if not schema.has_work_items:
+        return ()
+    return reading.read_work_items(reader, event_id, is_old_schema=not schema.has_additive)
 
 
 def find_event_id(reader: Reader, ref: Ref, *, has_work_items: bool) -> str | None:
@@ -97,7 +111,7 @@ def find_event_id(reader: Reader, ref: Ref, *, has_work_items: bool) -> str | No
 
 
 def read_serialized(reader: Reader, pack_install_id: str, namespace: str, event_kind: str) -> Serialized:
-    """Read the live route and the fences; under the pack's lock neither can change before its end."""
+    """Read the live route, the ownership and the fences; under the pack's lock none can change before its end."""
     row = reading.find_live_route_row(reader, pack_install_id, event_kind)
     route = None if row is None else _parse(row)
     route_facts = None
@@ -110,7 +124,12 @@ def read_serialized(reader: Reader, pack_install_id: str, namespace: str, event_
             flow=f"{row['FlowName']} {row['FlowVersion']}",
             is_resolved=route is not None,
         )
-    return Serialized(route=route, route_facts=route_facts, fences=reading.list_fences(reader, namespace, event_kind))
+    return Serialized(
+        route=route,
+        route_facts=route_facts,
+        cutover=reading.read_cutover(reader, pack_install_id),
+        fences=reading.list_fences(reader, namespace, event_kind),
+    )
 
 
 def _parse(row: Row) -> RouteDefinition | None:
@@ -121,9 +140,13 @@ def _parse(row: Row) -> RouteDefinition | None:
         return None
 
 
-def has_child(reader: Reader, work_ids: Sequence[str]) -> bool:
-    """Return whether a generation names one of these as the one it replays."""
-    return any(reader.fetch_one(sql.READ_LINEAGE_CHILD, {"work_id": work_id}) is not None for work_id in work_ids)
+def read_children(reader: Reader, event_id: str, work_ids: Sequence[str], schema: SchemaFacts) -> tuple[bool, bool]:
+    """Return whether a generation, and whether an Event, names the original as the one it replays."""
+    has_child = schema.has_additive and any(
+        reader.fetch_one(sql.READ_LINEAGE_CHILD, {"work_id": work_id}) is not None for work_id in work_ids
+    )
+    event_child = reader.fetch_one(sql.READ_REPLAY_EVENT, {"event_id": event_id})
+    return has_child, event_child is not None
 
 
 def target_of(facts: Facts) -> Target | None:
@@ -158,60 +181,102 @@ def notes_of(found: Gathered) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def audited_id(facts: Facts) -> str | None:
+    """Return the id under which the trail keeps a row's replay: the reservation's, a WorkItem's or an Event's."""
+    owner = find_owner(facts)
+    if owner is None or facts.event is None:
+        return None
+    return owner.work_id if owner.kind is OwnerKind.WORK_ITEM else facts.event.event_id
+
+
 def find_winner(reader: Reader, facts: Facts) -> Winner | None:
     """Return whose replay made the row's child, or None if the row was not read."""
-    if facts.event is None:
+    ref_id = audited_id(facts)
+    if facts.event is None or ref_id is None:
         return None
-    work_id = facts.items[0].work_id if len(facts.items) == 1 else None
-    child = None if work_id is None else reader.fetch_one(sql.READ_LINEAGE_CHILD, {"work_id": work_id})
+    child = _find_work_child(reader, facts)
     event_child = reader.fetch_one(sql.READ_REPLAY_EVENT, {"event_id": facts.event.event_id})
-    entry = reader.fetch_one(sql.FIND_REPLAY_ENTRY, {"ref_id": work_id or facts.event.event_id})
-    original = None if work_id is None else reader.fetch_one(sql.READ_LINEAGE_WORK_ITEM, {"work_id": work_id})
-    at = original["ReplayedAt"] if original is not None else None
-    child_event = event_child["EventId"] if event_child is not None else None
+    entry = reader.fetch_one(sql.FIND_REPLAY_ENTRY, {"ref_id": ref_id})
+    child_event_id = event_child["EventId"] if event_child is not None else None
+    if child is None and child_event_id is not None:
+        child = _find_item_of(reader, child_event_id, facts.schema)
+    at = _replayed_at(reader, facts)
     return Winner(
         actor_name=None if entry is None else entry["ActorName"],
         at=at or (None if entry is None else entry["At"]),
         child_work_id=None if child is None else child["WorkId"],
-        child_event_id=child_event or (None if child is None else child["EventId"]),
+        child_event_id=child_event_id or (None if child is None else child["EventId"]),
     )
 
 
-def find_same_request(
-    reader: Reader, ref: Ref, facts: Facts, request_digest: str | None, actor: Actor
-) -> Replayed | None:
-    """Return the answer that this very request got before, or None if it is another's child."""
-    if request_digest is None or len(facts.items) != 1:
+def _find_work_child(reader: Reader, facts: Facts) -> Row | None:
+    """Find the generation that names the original's WorkItem as the one it replays."""
+    if facts.item is None or not facts.schema.has_additive:
         return None
-    work_id = facts.items[0].work_id
-    entry = reader.fetch_one(sql.FIND_REPLAY_ENTRY, {"ref_id": work_id})
+    return reader.fetch_one(sql.READ_LINEAGE_CHILD, {"work_id": facts.item.work_id})
+
+
+def _find_item_of(reader: Reader, event_id: str, schema: SchemaFacts) -> Row | None:
+    """Find the one WorkItem of an Event, which lineage does not lead to where nothing was there to name."""
+    items = read_items(reader, event_id, schema)
+    return {"WorkId": items[0].work_id, "EventId": event_id} if len(items) == 1 else None
+
+
+def _replayed_at(reader: Reader, facts: Facts) -> datetime | None:
+    """Return when the row was reserved, by whoever has authority over it."""
+    owner = find_owner(facts)
+    row: Row | None = None
+    if owner is not None and owner.kind is OwnerKind.WORK_ITEM:
+        row = reader.fetch_one(sql.READ_LINEAGE_WORK_ITEM, {"work_id": owner.work_id})
+    elif facts.event is not None:
+        row = reader.fetch_one(sql.READ_LINEAGE_EVENT, {"event_id": facts.event.event_id})
+    return None if row is None else row["ReplayedAt"]
+
+
+def find_same_request(reader: Reader, facts: Facts, request_digest: str | None, actor: Actor) -> Replayed | None:
+    """Return the answer that this very request got before, or None if it is another's child."""
+    ref_id = audited_id(facts)
+    if request_digest is None or ref_id is None:
+        return None
+    entry = reader.fetch_one(sql.FIND_REPLAY_ENTRY, {"ref_id": ref_id})
     if entry is None or entry["ActorId"] != actor.user_id:
         return None
     told: dict[str, Any] = json.loads(entry["Facts"])
     if told.get("request") != request_digest:
         return None
-    made = find_child_made(reader, ref, facts, told["child_work_id"])
+    made = find_child_made(reader, facts, told["child_event_id"], told["child_work_id"])
     return None if made is None else replace(made, is_repeat=True)
 
 
-def find_child_made(reader: Reader, ref: Ref, facts: Facts, child_work_id: str) -> Replayed | None:
-    """Return the answer of a replay that made this very child, or None if it did not."""
-    work_id = facts.items[0].work_id if len(facts.items) == 1 else ref.id
-    original = reader.fetch_one(sql.READ_LINEAGE_WORK_ITEM, {"work_id": work_id})
-    child = reader.fetch_one(sql.READ_LINEAGE_CHILD, {"work_id": work_id})
-    if original is None or child is None or child["WorkId"] != child_work_id or facts.event is None:
+def find_child_made(reader: Reader, facts: Facts, child_event_id: str, child_work_id: str | None) -> Replayed | None:
+    """Return the answer of a replay that made this very child, or None if it did not.
+
+    The child's WorkItem may have moved on to a newer Event; the Event that the replay made stays.
+    """
+    if facts.event is None:
         return None
     event = reader.fetch_one(sql.READ_REPLAY_EVENT, {"event_id": facts.event.event_id})
-    if event is None:
+    replayed_at = _replayed_at(reader, facts)
+    if event is None or event["EventId"] != child_event_id or replayed_at is None:
         return None
     return Replayed(
-        original=Ref(id=work_id, kind=RefKind.WORK_ITEM),
+        original=original_of(facts),
         original_event_id=facts.event.event_id,
-        child_work_id=child["WorkId"],
-        child_event_id=event["EventId"],
+        child_work_id=child_work_id,
+        child_event_id=child_event_id,
         pack_install_id=event["PackInstallId"],
         route_id=event["RouteId"],
         route_version=event["RouteVersion"],
         lane_ordinal=event["LaneOrdinal"],
-        replayed_at=original["ReplayedAt"],
+        replayed_at=replayed_at,
     )
+
+
+def original_of(facts: Facts) -> Ref:
+    """Return the reference of the row that has authority."""
+    if facts.event is None:
+        raise errors.InvariantBroken
+    owner = find_owner(facts)
+    if owner is not None and owner.kind is OwnerKind.WORK_ITEM and owner.work_id is not None:
+        return Ref(id=owner.work_id, kind=RefKind.WORK_ITEM)
+    return Ref(id=facts.event.event_id, kind=RefKind.EVENT)

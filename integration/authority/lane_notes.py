@@ -25,7 +25,7 @@ def lane_notes(reader: Reader, facts: Facts) -> tuple[str, ...]:
 
     Locks: none.
     """
-    if facts.event is None or facts.event.source_lane is None or len(facts.items) != 1 or not facts.has_ranges:
+    if facts.event is None or facts.event.source_lane is None or len(facts.items) != 1 or not facts.schema.has_ranges:
         return ()
     place = reader.fetch_one(sql.READ_LANE_PLACE, {"work_id": facts.items[0].work_id})
     if place is None or place["LanePosition"] is None:

@@ -6,15 +6,14 @@ replay under a new identity is stopped by what an older one has not finished.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from integration.authority.facts import EventFacts, Facts, Scope
+from integration.authority.facts import EventFacts, Facts, SchemaFacts, Scope
 from integration.projection.inputs import InputsMissing, count_inputs, read_generation
 from integration.states import TERMINAL_EVENT_STATUSES, TERMINAL_STATES, ExecutionOwner
 from integration.storage.db import Reader
-from integration.storage.locks import LockedEvent, LockedPack, LockedWorkItem, lock_events, lock_work_items_of_scope
+from integration.storage.locks import LockedEvent, LockedWorkItem
 from integration.storage.sql import replays as sql
 
 #: More of either refuses all the same.
@@ -23,84 +22,57 @@ _LOOK_AT: Final = 16
 _MOST_INPUTS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockedScope:
-    """What a replay of a projection holds.
-
-    Attributes:
-        event: The original's Event.
-        items: The WorkItems that name it.
-        scope: What else of the scope is nonterminal, as it was read under the locks.
-    """
-
-    event: LockedEvent
-    items: list[LockedWorkItem]
-    scope: Scope
-
-
-def read_scope(reader: Reader, event: EventFacts, original_ids: Collection[str]) -> Scope:
-    """Read what else of an Event's source scope is nonterminal.
+def read_scope(reader: Reader, event: EventFacts, original_ids: Collection[str], schema: SchemaFacts) -> Scope:
+    """Read what else of an Event's source scope is nonterminal, by the scope's columns.
 
     Args:
         reader: Where to read.
         event: The Event, with a source lane.
         original_ids: The WorkItems that are replayed, which do not count.
+        schema: What the schema holds; without ranges every unended Event of the scope counts.
 
     Returns:
-        The ids, at most sixteen of each kind.
+        The ids, about sixteen of each kind.
+
+    Rule: A-37.
     """
     params = {
         "namespace": event.namespace,
         "event_kind": event.event_kind,
         "source_lane": event.source_lane,
-        "limit": _LOOK_AT + len(original_ids),
+        "limit": _LOOK_AT + len(original_ids) + 1,
     }
-    generations = reader.fetch_all(sql.LIST_NONTERMINAL_OF_SCOPE, params)
-    events = reader.fetch_all(sql.LIST_EVENT_ONLY_OF_SCOPE, params)
+    generations = reader.fetch_all(sql.LIST_NONTERMINAL_OF_SCOPE, params) if schema.has_work_items else []
+    alone = sql.LIST_EVENT_ONLY_OF_SCOPE if schema.has_ranges else sql.LIST_UNENDED_EVENTS_OF_SCOPE
     return Scope(
         work_ids=tuple(row["WorkId"] for row in generations if row["WorkId"] not in original_ids),
-        event_ids=tuple(row["EventId"] for row in events if row["EventId"] != event.event_id),
+        event_ids=tuple(row["EventId"] for row in reader.fetch_all(alone, params) if row["EventId"] != event.event_id),
     )
 
 
-def lock_scope(pack: LockedPack, event: EventFacts, original_ids: Collection[str]) -> LockedScope | None:
-    """Lock the original and everything of its scope that is nonterminal, in rank order.
-
-    Nobody can add to the scope meanwhile: admission and replay need the pack, and a state never comes back.
+def still_unended(
+    event: LockedEvent, events: Sequence[LockedEvent], items: Sequence[LockedWorkItem], original_ids: Collection[str]
+) -> Scope:
+    """Return what of a scope is still nonterminal, by its locked rows.
 
     Args:
-        pack: The locked incarnation.
-        event: The original's Event, as it was read without locks.
-        original_ids: The WorkItems that name it, as they were read without locks.
-
-    Returns:
-        What is held, or None when the Event is gone.
-
-    Locks: EVENT, WORK_ITEM, under the pack.
-    Rule: A-25.
+        event: The original's Event, which does not count.
+        events: The scope's Events that no WorkItem executes, as they were read before their lock.
+        items: The original's WorkItems and the scope's.
+        original_ids: The original's WorkItems, which do not count.
     """
-    found = read_scope(pack.tx, event, original_ids)
-    events = {locked.event_id: locked for locked in lock_events(pack, (event.event_id, *found.event_ids))}
-    items = lock_work_items_of_scope(pack, (*original_ids, *found.work_ids))
-    own = next((locked for key, locked in events.items() if key == event.event_id), None)
-    if own is None:
-        return None
-    return LockedScope(
-        event=own,
-        items=[item for item in items if item.row["EventId"] == event.event_id],
-        scope=Scope(
-            work_ids=tuple(
-                item.work_id
-                for item in items
-                if item.work_id not in original_ids and item.row["State"] not in TERMINAL_STATES
-            ),
-            event_ids=tuple(
-                key
-                for key, locked in events.items()
-                if key != event.event_id
-                and locked.row["ExecutionOwner"] == ExecutionOwner.EVENT
-                and locked.row["Status"] not in TERMINAL_EVENT_STATUSES
-            ),
+    return Scope(
+        work_ids=tuple(
+            item.work_id
+            for item in items
+            if item.work_id not in original_ids and item.row["State"] not in TERMINAL_STATES
+        ),
+        event_ids=tuple(
+            other.event_id
+            for other in events
+            if other.event_id != event.event_id
+            and other.row["ExecutionOwner"] == ExecutionOwner.EVENT
+            and other.row["Status"] not in TERMINAL_EVENT_STATUSES
         ),
     )
 
@@ -117,7 +89,7 @@ def range_notes(reader: Reader, facts: Facts) -> tuple[str, ...]:
 
     Locks: none.
     """
-    if facts.scope is None or len(facts.items) != 1:
+    if facts.scope is None or len(facts.items) != 1 or not facts.schema.has_ranges:
         return ()
     try:
         generation = read_generation(reader, facts.items[0].work_id)

@@ -193,7 +193,7 @@ class Replayed:
     Attributes:
         original: The row that was replayed.
         original_event_id: Its Event.
-        child_work_id: The new generation.
+        child_work_id: The new generation; None where the schema holds no WorkItem for it.
         child_event_id: The new Event.
         pack_install_id: The incarnation that admitted the child.
         route_id: The route that it follows.
@@ -205,7 +205,7 @@ class Replayed:
 
     original: Ref
     original_event_id: str
-    child_work_id: str
+    child_work_id: str | None
     child_event_id: str
     pack_install_id: str
     route_id: str

@@ -218,13 +218,35 @@ def lock_events_for_claim(process: LockedProcess, event_ids: Sequence[str]) -> l
     return [LockedEvent(_tx=process.tx, row=row) for row in rows]
 
 
-def lock_work_items_of_scope(pack: LockedPack, work_ids: Sequence[str]) -> list[LockedWorkItem]:
-    """Lock a replayed WorkItem and the generations of its source scope, by id, sorted, in one statement.
+def lock_replayed_scope(
+    pack: LockedPack, work_ids: Sequence[str], *, is_old_schema: bool = False
+) -> list[LockedWorkItem]:
+    """Lock a replayed Event's WorkItems and the generations of its source scope, by id, sorted, in one statement.
+
+    Args:
+        pack: The incarnation that the replay goes to.
+        work_ids: At least one.
+        is_old_schema: The table has no failure and replay columns, and the rows come without them.
 
     Locks: WORK_ITEM, under the pack.
     """
-    rows = pack.tx.fetch_all(replays.LOCK_WORK_ITEMS_OF_SCOPE, {"work_ids": tuple(sorted(set(work_ids)))})
+    statement = replays.LOCK_REPLAYED_SCOPE_OF_OLD_SCHEMA if is_old_schema else replays.LOCK_REPLAYED_SCOPE
+    rows = pack.tx.fetch_all(statement, {"work_ids": tuple(sorted(set(work_ids)))})
     return [LockedWorkItem(_tx=pack.tx, row=row) for row in rows]
+
+
+def lock_replayed_items(event: LockedEvent, *, is_old_schema: bool = False) -> list[LockedWorkItem]:
+    """Lock a replayed Event's WorkItems under both work types, sorted by id.
+
+    Args:
+        event: The Event.
+        is_old_schema: The table has no failure and replay columns, and the rows come without them.
+
+    Locks: WORK_ITEM, under the Event.
+    """
+    statement = replays.LOCK_REPLAYED_ITEMS_OF_OLD_SCHEMA if is_old_schema else replays.LOCK_REPLAYED_ITEMS
+    rows = event.tx.fetch_all(statement, {"event_id": event.event_id})
+    return [LockedWorkItem(_tx=event.tx, row=row) for row in rows]
 
 
 def lock_work_items_of_event(event: LockedEvent) -> list[LockedWorkItem]:

@@ -12,6 +12,7 @@ from django.db import connections
 from integration.authority.values import REPLAY_PERMISSION, VIEW_PERMISSION, Ref
 from integration.catalog.documents import RouteRule
 from integration.ingress.crypto import SealedColumn, row_aad, seal
+from integration.projection.identity import ProjectionIdentity, SourceScope
 from integration.values import Actor, canonical_json, new_id
 from tests.support.rows import insert
 
@@ -76,12 +77,16 @@ class World:
             Definition="{}",
             InstalledAt=self.now,
         )
+        self.receipt("forward", 1, pack_id)
+
+    def receipt(self, direction: str, generation: int, pack_id: str | None = None) -> None:
+        """Insert a cutover receipt of an incarnation."""
         insert(
             "_System_ConnectorCutoverReceipt",
             ReceiptId=new_id(),
-            PackInstallId=pack_id,
-            Direction="forward",
-            OwnerGeneration=1,
+            PackInstallId=pack_id or self.pack_id,
+            Direction=direction,
+            OwnerGeneration=generation,
             Proof="{}",
             ProofDigest="d" * 64,
             WrittenAt=self.now,
@@ -119,7 +124,7 @@ class World:
             "PackInstallId": self.pack_id,
             "RouteId": self.route_id,
             "RouteVersion": 1,
-            "RouteSnapshot": definition(self.kind),
+            "RouteSnapshot": definition(self.kind, execution=self.execution),
             "Provider": "outreach",
             "EventKind": self.kind,
             "WorkType": "connector_event",
@@ -181,6 +186,44 @@ class World:
         }
         insert("_System_ConnectorWorkItem", **{**values, **over})
         return Ref.parse(f"work_item:{work_id}")
+
+    def identity(self, lane: str, **over: Any) -> ProjectionIdentity:
+        """Return the identity of a projection under the live route."""
+        values: dict[str, Any] = {
+            "pack_install_id": self.pack_id,
+            "event_kind": self.kind,
+            "route_version": 1,
+            "companion_pack_name": None,
+            "companion_pack_version": None,
+            "flow_name": "prospect_sync",
+            "flow_version": "3",
+            "work_type": "connector_event",
+            "source_lane": lane,
+        }
+        return ProjectionIdentity(**{**values, **over})
+
+    def generation(self, state: str = "dead", *, event: dict[str, Any] | None = None, **over: Any) -> Ref:
+        """Insert a generation of a projection over one Event of a lane; the lane is the next one unless given."""
+        lane = over.setdefault("SourceLane", f"prospect:{self.ordinal + 1}")
+        event_id = over.pop("event_id", None) or self.event(
+            **{
+                "ExecutionOwner": "work_item" if over.get("Attempt", 3) else "event",
+                "SourceLane": lane,
+                **(event or {}),
+            }
+        )
+        key = over.pop("ProjectionKey", self.identity(lane).key())
+        is_active = state in {"pending", "processing", "retry", "blocked"}
+        scope = SourceScope(namespace=self.namespace, event_kind=self.kind, source_lane=lane)
+        values = {
+            "SubjectKind": "projection",
+            "SubjectId": key,
+            "InputStartOrdinal": self.ordinal,
+            "ProjectionKey": key,
+            "ProjectionActiveKey": key if is_active else None,
+            "SourceScopeKey": scope.key(),
+        }
+        return self.work(state, event_id=event_id, **{**values, **over})
 
     def legacy(self, **over: Any) -> Ref:
         """Insert an Event that the Event executor gave up, without a WorkItem."""

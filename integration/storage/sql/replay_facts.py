@@ -37,6 +37,18 @@ READ_WORK_ITEM_FACTS = Statement(
     returns=Returns.ROWS,
 )
 
+# A schema without the failure and replay columns cannot say more of a WorkItem.
+READ_WORK_ITEM_FACTS_OF_OLD_SCHEMA = Statement(
+    name="READ_WORK_ITEM_FACTS_OF_OLD_SCHEMA",
+    text="""
+    SELECT WorkId, WorkType, EventId, PackInstallId, RouteVersion, ProjectionKey, State, Attempt
+      FROM _System_ConnectorWorkItem
+     WHERE EventId = %(event_id)s
+     ORDER BY WorkId
+    """,
+    returns=Returns.ROWS,
+)
+
 READ_PACK_FACTS = Statement(
     name="READ_PACK_FACTS",
     text="""

@@ -1,8 +1,14 @@
-"""Statements by which a source projection is replayed: what else stands in its source scope, and its child."""
+"""Statements by which dead work is replayed: what else stands in a source scope, the reservations, the child."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from integration.storage.statements import LockRank, Returns, Statement
+
+#: What every vintage of the WorkItem table has.
+_OLD_COLUMNS: Final = "WorkId, WorkType, EventId, PackInstallId, RouteVersion, ProjectionKey, State, Attempt"
+_COLUMNS: Final = f"{_OLD_COLUMNS}, TerminalAt, ReplayedAt, ReplayOfWorkId"
 
 # By columns, not by SourceScopeKey alone: an old writer left that empty. It spans incarnations, routes, work types and
 # projections, and finds queued generations like claimed ones.
@@ -29,7 +35,6 @@ LIST_EVENT_ONLY_OF_SCOPE = Statement(
      WHERE e.Namespace = %(namespace)s AND e.EventKind = %(event_kind)s AND e.SourceLane = %(source_lane)s
        AND e.Status IN ('pending', 'processing', 'failed')
        AND e.ExecutionOwner = 'event'
-       AND e.ReplayedAt IS NULL
        AND w.WorkId IS NULL
        AND NOT EXISTS (SELECT 1
                          FROM _System_ConnectorWorkItem g FORCE INDEX (IX_WorkItem_Scope)
@@ -43,21 +48,103 @@ LIST_EVENT_ONLY_OF_SCOPE = Statement(
     returns=Returns.ROWS,
 )
 
-# The original and the generations of its scope in one statement: a transaction locks a rank once.
-LOCK_WORK_ITEMS_OF_SCOPE = Statement(
-    name="LOCK_WORK_ITEMS_OF_SCOPE",
+# A schema without ranges has no interval that could hold an Event: whatever the Event executor has still to run counts.
+LIST_UNENDED_EVENTS_OF_SCOPE = Statement(
+    name="LIST_UNENDED_EVENTS_OF_SCOPE",
     text="""
-    SELECT WorkId, WorkFamily, WorkType, SubjectKind, EventId, OrgId, Namespace, PackInstallId, RouteId, RouteVersion,
-           FlowName, FlowVersion, CompanionPackName, CompanionPackVersion, EventKind, SourceLane, TargetLane,
-           LaneOrdinal, ProjectionKey, ProjectionActiveKey, State, Attempt, MaxAttempts, OwnershipEpoch,
-           OwnerGeneration, TerminalAt, ReplayedAt, ReplayOfWorkId, InputStartOrdinal
+    SELECT EventId
+      FROM _System_ConnectorEvent FORCE INDEX (IX_Event_Scope)
+     WHERE Namespace = %(namespace)s AND EventKind = %(event_kind)s AND SourceLane = %(source_lane)s
+       AND Status IN ('pending', 'processing', 'failed')
+       AND ExecutionOwner = 'event'
+     ORDER BY EventId
+     LIMIT %(limit)s
+    """,
+    returns=Returns.ROWS,
+)
+
+
+def _lock(name: str, key: str, columns: str) -> Statement:
+    return Statement(
+        name=name,
+        text=f"""
+    SELECT {columns}
       FROM _System_ConnectorWorkItem
-     WHERE WorkId IN %(work_ids)s
+     WHERE {key}
      ORDER BY WorkId
        FOR UPDATE
     """,
-    returns=Returns.ROWS,
-    locks=(LockRank.WORK_ITEM,),
+        returns=Returns.ROWS,
+        locks=(LockRank.WORK_ITEM,),
+    )
+
+
+# Those that name one Event; of a projection, with the generations of its scope, in one statement: a transaction locks
+# a rank once.
+LOCK_REPLAYED_ITEMS = _lock("LOCK_REPLAYED_ITEMS", "EventId = %(event_id)s", _COLUMNS)
+LOCK_REPLAYED_SCOPE = _lock("LOCK_REPLAYED_SCOPE", "WorkId IN %(work_ids)s", _COLUMNS)
+LOCK_REPLAYED_ITEMS_OF_OLD_SCHEMA = _lock("LOCK_REPLAYED_ITEMS_OF_OLD_SCHEMA", "EventId = %(event_id)s", _OLD_COLUMNS)
+LOCK_REPLAYED_SCOPE_OF_OLD_SCHEMA = _lock("LOCK_REPLAYED_SCOPE_OF_OLD_SCHEMA", "WorkId IN %(work_ids)s", _OLD_COLUMNS)
+
+# The reservation of what the Event has authority over: whoever sets ReplayedAt makes the one child.
+RESERVE_EVENT_REPLAY = Statement(
+    name="RESERVE_EVENT_REPLAY",
+    text="""
+    UPDATE _System_ConnectorEvent
+       SET ReplayedAt = %(now)s
+     WHERE EventId = %(event_id)s AND Status = 'dead' AND ReplayedAt IS NULL
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.EVENT,
+)
+
+# A replayed Event's mirror ends with it, before the child exists: nothing of the original can be claimed any more.
+END_MIRROR = Statement(
+    name="END_MIRROR",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'dead', Outcome = 'dead', TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           ProjectionActiveKey = NULL, BlockedOn = NULL, BlockedSince = NULL, ReplayedAt = %(now)s
+     WHERE WorkId = %(work_id)s
+       AND EventId = %(event_id)s
+       AND State IN ('pending', 'retry', 'blocked')
+       AND Attempt = 0
+       AND ReplayedAt IS NULL
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.WORK_ITEM,
+)
+
+# A mirror that died with its Event keeps its end.
+RESERVE_DEAD_MIRROR = Statement(
+    name="RESERVE_DEAD_MIRROR",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET TerminalAt = COALESCE(TerminalAt, UTC_TIMESTAMP(6)), ReplayedAt = %(now)s,
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           ProjectionActiveKey = NULL
+     WHERE WorkId = %(work_id)s AND EventId = %(event_id)s AND State = 'dead' AND Attempt = 0 AND ReplayedAt IS NULL
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.WORK_ITEM,
+)
+
+# The same without the columns that hold an end and a replay: the Event alone keeps them then.
+END_MIRROR_OF_OLD_SCHEMA = Statement(
+    name="END_MIRROR_OF_OLD_SCHEMA",
+    text="""
+    UPDATE _System_ConnectorWorkItem
+       SET State = 'dead', UpdatedAt = UTC_TIMESTAMP(6),
+           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           ProjectionActiveKey = NULL, BlockedOn = NULL, BlockedSince = NULL
+     WHERE WorkId = %(work_id)s
+       AND EventId = %(event_id)s
+       AND State IN ('pending', 'retry', 'blocked')
+       AND Attempt = 0
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.WORK_ITEM,
 )
 
 INSERT_REPLAY_GENERATION = Statement(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from integration.authority import gate, policy, service
+from integration.authority import gate, locked, policy, service
+from integration.authority.original_rules import decide_not_replayed
 from integration.authority.values import BOTH_PERMISSIONS, Ref, Replayed
-from integration.storage.locks import LockedPack, lock_pack
+from integration.authority.verdicts import ok
+from integration.storage.locks import LockedPack, lock_packs
 from integration.storage.sql import events, packs, work_items
 from integration.storage.statements import Returns, Statement
 from integration.values import Actor
@@ -48,9 +51,9 @@ def _own(event_id: str) -> dict[str, Any]:
 
 def _without_rule() -> None:
     def let_through(facts: Any) -> Any:
-        return policy._ok("already_replayed", "Not asked.")
+        return ok("already_replayed", "Not asked.")
 
-    policy.RULES = tuple(let_through if rule is policy.decide_not_replayed else rule for rule in policy.RULES)
+    policy.RULES = tuple(let_through if rule is decide_not_replayed else rule for rule in policy.RULES)
 
 
 def _without_guard() -> None:
@@ -78,16 +81,16 @@ def _event_before_pack() -> None:
         returns=Returns.ROWS,
     )
 
-    def lock_wrongly(tx: Any, pack_install_id: str) -> LockedPack:
+    def lock_wrongly(tx: Any, pack_install_ids: Sequence[str]) -> list[LockedPack]:
         tx.fetch_all(early)
-        return lock_pack(tx, pack_install_id)
+        return lock_packs(tx, pack_install_ids)
 
-    service.lock_pack = lock_wrongly
+    locked.lock_packs = lock_wrongly
 
 
 def _pack_unlocked() -> None:
-    text = packs.LOCK_PACK.text.replace("FOR UPDATE", "")
-    packs.LOCK_PACK = _changed(packs.LOCK_PACK, text)
+    text = packs.LOCK_PACKS.text.replace("FOR UPDATE", "")
+    packs.LOCK_PACKS = _changed(packs.LOCK_PACKS, text)
 
 
 MUTANTS = {

@@ -12,7 +12,7 @@ from django.db import connections
 
 from integration import errors
 from integration.audit.reads import verify_chain
-from integration.authority import reads, service
+from integration.authority import making, reads, service
 from integration.authority.values import Ref, RefKind, Refused, Replayed
 from integration.ingress.crypto import SealedColumn, open_sealed, row_aad
 from integration.states import EventStatus
@@ -382,7 +382,7 @@ def test_replay__rolls_back_when_the_trail_cannot_be_written(monkeypatch: pytest
     def fail(*_):
         raise errors.InvariantBroken
 
-    monkeypatch.setattr(service, "record", fail)
+    monkeypatch.setattr(making, "record", fail)
     with pytest.raises(errors.InvariantBroken):
         service.replay(ref, actor=MARIA, reason="x")
     assert (system_rows(), audit_entries()) == (before, [])

@@ -130,8 +130,9 @@ def in_state(state: str) -> Callable[[World], Ref]:
     return make
 
 
-def legacy(world: World) -> Ref:
-    return world.legacy(SourceLane=None)
+def rolled_back(world: World) -> Ref:
+    world.receipt("rollback", 2)
+    return world.work()
 
 
 def living_event(world: World) -> Ref:
@@ -174,9 +175,7 @@ REFUSALS = [
     ("execution_class_changed", was_a_projection),
     ("catalog_revision_unresolved", unreadable_definition),
     ("active_generation_in_scope", projection_without_a_lane),
-    ("materialization_failed", legacy),
-    ("materialization_failed", mirror_in("pending")),
-    ("materialization_failed", mirror_in("dead")),
+    ("binding_generation_stale", rolled_back),
 ]
 NAMES = [f"{code}-{make.__name__}-{number}" for number, (code, make) in enumerate(REFUSALS)]
 
@@ -297,6 +296,7 @@ def test_plan__says_where_the_child_goes_and_what_it_overtakes():
         "active_generation_in_scope",
         "event_only_successor",
         "catalog_revision_unresolved",
+        "binding_generation_stale",
         "materialization_failed",
     ]
 

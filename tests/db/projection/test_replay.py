@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from integration.authority import service
+from integration.authority import making, service
 from integration.authority.values import Ref, RefKind, Refused, Replayed
 from integration.ingress.service import materialize_ready
 from integration.projection.identity import ProjectionIdentity, SourceScope
@@ -139,13 +139,13 @@ def test_replay__under_a_newer_incarnation_has_a_key_of_its_own_and_the_same_lin
 @pytest.mark.evidence("A-25")
 def test_replay__of_a_projection_locks_in_rank_order(dead, monkeypatch):
     traces: list[list[LockRank]] = []
-    write = service._write
+    make = making.make
 
-    def watched(pack: Any, *rest: Any) -> Replayed:
-        traces.append(list(pack.tx.lock_trace))
-        return write(pack, *rest)
+    def watched(held: Any, request: Any) -> Replayed:
+        traces.append(list(held.pack.tx.lock_trace))
+        return make(held, request)
 
-    monkeypatch.setattr(service, "_write", watched)
+    monkeypatch.setattr(making, "make", watched)
     replay(dead)
     assert traces == [[LockRank.PACK, LockRank.EVENT, LockRank.WORK_ITEM]]
 
@@ -302,11 +302,6 @@ def test_replay__of_a_route_that_is_per_event_now_is_refused(dead):
 
 
 def test_replay__that_meets_a_generation_admitted_after_its_look_is_refused_under_the_locks(dead, monkeypatch):
-    attempt = service._replay_locked
-
-    def late(tx: Any, request: Any, unlocked: Any) -> Any:
-        return attempt(tx, request, unlocked)
-
     read_facts = service.gather.read_facts
 
     def then_admitted(*arguments: Any, **options: Any) -> Any:
@@ -315,7 +310,6 @@ def test_replay__that_meets_a_generation_admitted_after_its_look_is_refused_unde
             admit(1)
         return found
 
-    monkeypatch.setattr(service, "_replay_locked", late)
     monkeypatch.setattr(service.gather, "read_facts", then_admitted)
     answer = service.replay(ref_of(dead), actor=MARIA, reason="x")
     assert isinstance(answer, Refused)
@@ -343,7 +337,7 @@ def test_scope__is_found_by_its_index_whatever_the_history(engine, db, history):
     for statement in (
         replays.LIST_NONTERMINAL_OF_SCOPE,
         replays.LIST_EVENT_ONLY_OF_SCOPE,
-        replays.LOCK_WORK_ITEMS_OF_SCOPE,
+        replays.LOCK_REPLAYED_SCOPE,
     ):
         assert faults_of_plan(engine, statement, params) == [], statement.name
     assert (
