@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -22,6 +23,10 @@ from integration.work.rules import rules_of
 WINDOW: Final = 256
 #: How many looks are made past lanes that are closed, before the claimer waits.
 _LOOKS: Final = 3
+#: How long lanes stay left out after looks that found nothing else, so that the next ones come further.
+_PASSED_SECONDS: Final = 2.0
+#: How many lanes are left out at the most; a statement names each of them.
+_MOST_PASSED: Final = 20_000
 #: An IN list must not be empty; no id, lane or key has this form.
 _NOTHING: Final = ("-",)
 _PACK_SHARE: Final = 8
@@ -128,18 +133,29 @@ def candidate_from_row(row: Row, family: Family = CONNECTOR) -> Candidate:
 class CandidateQueue:
     """The candidates that one claimer has read and not tried yet. Used by one thread."""
 
-    def __init__(self, process: WorkerProcess, *, family: Family = CONNECTOR, window: int = WINDOW) -> None:
+    def __init__(
+        self,
+        process: WorkerProcess,
+        *,
+        family: Family = CONNECTOR,
+        window: int = WINDOW,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Start empty.
 
         Args:
             process: Whose claims these will be.
             family: Which family's items are taken.
             window: How many rows one look takes from each state.
+            clock: The monotonic clock, in seconds.
         """
+        self._clock = clock
         self._process = process
         self._family = family
         self._window = window
         self._found: deque[Candidate] = deque()
+        self._passed: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+        self._passed_until = 0.0
         #: The last look met items that only a lane keeps waiting.
         self.saw_closed_lane = False
 
@@ -171,8 +187,7 @@ class CandidateQueue:
 
     def _fill(self) -> None:
         self.saw_closed_lane = False
-        blocked: set[str] = set()
-        busy: set[str] = set()
+        blocked, busy = map(set, self._passed if self._clock() < self._passed_until else ((), ()))
         for _ in range(_LOOKS):
             window = self._look(blocked, busy)
             usable = self._open_ones(window, blocked, busy)
@@ -185,7 +200,14 @@ class CandidateQueue:
                 )
                 return
             if len(window) < self._window:
+                self._passed_until = 0.0
                 return
+        # However many lanes are closed, what is open behind them has its turn.
+        if len(blocked) + len(busy) < _MOST_PASSED:
+            self._passed = (frozenset(blocked), frozenset(busy))
+            self._passed_until = self._clock() + _PASSED_SECONDS
+        else:
+            self._passed_until = 0.0
 
     def _look(self, blocked: set[str], busy: set[str]) -> list[Candidate]:
         reader = db.read()

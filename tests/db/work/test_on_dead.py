@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from integration.states import FailureClass
@@ -87,3 +89,28 @@ def test_lane__without_a_lane_is_never_stopped(pack, process, queue, take):
     taken = claim_next(process, queue)
     assert taken.work_id == second
     complete(taken)
+
+
+def test_lanes__that_are_stopped_keep_no_open_one_from_its_turn_however_many_they_are(pack, process):
+    pack.route(source_lane="id", on_dead="block")
+    lanes = [f"deal:{number}" for number in range(12)]
+    for lane in lanes:
+        pack.admit(2, SourceLane=lane)
+    change(
+        "UPDATE _System_ConnectorWorkItem w JOIN (SELECT MIN(LaneOrdinal) AS First FROM _System_ConnectorWorkItem"
+        " GROUP BY SourceLane) f ON f.First = w.LaneOrdinal"
+        " SET w.State = 'dead', w.Attempt = 1, w.TerminalAt = UTC_TIMESTAMP(6)"
+    )
+    (open_one,) = pack.admit(SourceLane="deal:open", RunAfter=datetime.now(UTC) - timedelta(seconds=1))
+    now = 0.0
+    queue = CandidateQueue(process, window=2, clock=lambda: now)
+
+    found = [claim_next(process, queue) for _ in range(3)]
+    assert [taken.work_id for taken in found if taken is not None] == [open_one]
+    assert found[0] is None, "one round of looks does not come past all of them"
+
+    change("UPDATE _System_ConnectorWorkItem SET ReplayedAt = UTC_TIMESTAMP(6) WHERE SourceLane = %s", lanes[0])
+    now += 10
+    taken = claim_next(process, queue)
+    assert taken is not None, "a lane that was passed over is looked at again"
+    assert taken.item.source_lane == lanes[0]
