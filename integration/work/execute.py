@@ -104,7 +104,8 @@ def run(claim: Claim, *, is_cancelled: Callable[[], bool] = lambda: False) -> Ve
     Raises:
         Busy: The payload could not be read for as long as the lease runs.
     """
-    if claim.item.is_cancel_requested:
+    # A claim may have waited for a thread since it was made.
+    if claim.item.is_cancel_requested or is_cancelled():
         return Verdict(ended=Ended.ACKNOWLEDGE_CANCEL)
     item = claim.item
     if not item.family.is_event_backed:

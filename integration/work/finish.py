@@ -50,6 +50,8 @@ class Ended(StrEnum):
 
 #: The ends that `finish_many` stores.
 STORED_TOGETHER: Final = frozenset({Ended.COMPLETE, Ended.SKIP})
+#: The ends whose states the reaper reaches, too.
+_REAPABLE: Final = frozenset({Ended.RETRY, Ended.BURY})
 _TARGETS: Final[dict[Ended, WorkItemState]] = {
     Ended.COMPLETE: WorkItemState.SUCCEEDED,
     Ended.SKIP: WorkItemState.SKIPPED,
@@ -249,8 +251,10 @@ def _find_end(reader: Reader, claim: Claim, ended: Ended) -> bool | None:
     if row is None or row["OwnershipEpoch"] != claim.epoch:
         return False
     if row["LeaseToken"] != claim.lease_token:
-        # Only this claim and the reaper move a row within its epoch, and the reaper says so.
-        return bool(row["State"] == _TARGETS[ended] and row["FailureClass"] != FailureClass.LEASE_LOST)
+        # Only this claim and the reaper move a row within its epoch, and where the reaper may move it, it says so. An
+        # end that writes no failure leaves that of an earlier attempt.
+        is_reaped = ended in _REAPABLE and row["FailureClass"] == FailureClass.LEASE_LOST
+        return bool(row["State"] == _TARGETS[ended] and not is_reaped)
     return None
 
 

@@ -106,11 +106,20 @@ def test_execute__of_a_cancelled_item_does_not_run_the_flow(pack, take):
     assert item_row(work_id)["FailureCount"] == 0
 
 
+def test_execute__of_a_claim_that_was_cancelled_while_it_waited_for_a_thread_does_not_run_the_flow(pack, take):
+    claim = take(pack.admit(payload={"end": "fail"})[0])
+    change("UPDATE _System_ConnectorWorkItem SET CancelRequestedAt = UTC_TIMESTAMP(6)")
+    verdict = module.run(claim, is_cancelled=lambda: True)
+    assert module.store(claim, verdict) is Ended.ACKNOWLEDGE_CANCEL
+    assert item_row(claim.work_id)["FailureCount"] == 0
+
+
 @pytest.mark.evidence("K-08")
 def test_execute__of_a_flow_that_stops_as_it_was_asked_acknowledges(pack, take):
     claim = take(pack.admit(payload={"end": "stop"})[0])
     change("UPDATE _System_ConnectorWorkItem SET CancelRequestedAt = UTC_TIMESTAMP(6)")
-    verdict = module.run(claim, is_cancelled=lambda: True)
+    asked = iter([False, True])
+    verdict = module.run(claim, is_cancelled=lambda: next(asked))
     assert module.store(claim, verdict) is Ended.ACKNOWLEDGE_CANCEL
     assert item_row(claim.work_id)["State"] == "cancelled"
 

@@ -196,6 +196,25 @@ def test_end__whose_commit_is_unknown_is_settled_by_token_and_epoch(pack, take, 
     assert item_row(claim.work_id)["State"] == "succeeded"
 
 
+@pytest.mark.parametrize("end", [finish.complete, finish.skip])
+def test_end__whose_commit_is_unknown_is_settled_after_an_attempt_that_was_lost(pack, process, take, monkeypatch, end):
+    (work_id,) = pack.admit()
+    take(work_id)
+    expire_lease(work_id)
+    assert reap_expired(process).retried == 1
+    claim = take(work_id)
+    execute_alone = db.execute_alone
+
+    def cut(statement, params):
+        execute_alone(statement, params)
+        monkeypatch.undo()
+        raise CommitUnknown
+
+    monkeypatch.setattr(finish.db, "execute_alone", cut)
+    end(claim)
+    assert (item_row(work_id)["State"] in {"succeeded", "skipped"}, item_row(work_id)["Attempt"]) == (True, 2)
+
+
 def test_end__whose_commit_is_unknown_after_the_reaper_took_the_item_is_stale(pack, process, take, monkeypatch):
     claim = take(pack.admit()[0])
 
