@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections import Counter
 from typing import Any, Final
 
@@ -71,8 +72,17 @@ class Recorder(hook.Observer):
         self.counts: Counter[str] = Counter()
         self.names: set[str] = set()
         self.violations: list[str] = []
-        self._held: list[str] | None = None
+        self._own = threading.local()
         self._ranks: dict[str, int] = {}
+
+    @property
+    def _held(self) -> list[str] | None:
+        """The tables that this thread's transaction has locked; None outside of one."""
+        return getattr(self._own, "held", None)
+
+    @_held.setter
+    def _held(self, tables: list[str] | None) -> None:
+        self._own.held = tables
 
     def ranks(self) -> dict[str, int]:
         """Return each table's rank, as the statements' own test has it."""
