@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from console.api.problems import is_api, problem
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -23,6 +25,11 @@ ANSWERS: dict[int, Answer] = {
         title="The request could not be read",
         sentence="A value in the address or the form is not one that this page knows. Nothing was changed.",
         next_step="Go back, or start again from the list.",
+    ),
+    401: Answer(
+        title="Nobody is signed in",
+        sentence="This needs the session of an account. Nothing was changed.",
+        next_step="Sign in, and send it again.",
     ),
     403: Answer(
         title="You may not do this",
@@ -43,6 +50,11 @@ ANSWERS: dict[int, Answer] = {
         title="It changed in the meantime",
         sentence="The row is not what it was when you looked. Your request wrote nothing.",
         next_step="Reload it and look again.",
+    ),
+    422: Answer(
+        title="A value is not valid",
+        sentence="A value in the request is not one that this accepts. Nothing was changed.",
+        next_step="Correct it and send it again.",
     ),
     500: Answer(
         title="Lockhouse failed to answer",
@@ -65,7 +77,7 @@ def say(
     sentence: str = "",
     next_step: str = "",
 ) -> HttpResponse:
-    """Return the designed answer for a status, as a page or as a fragment.
+    """Return the designed answer for a status: a page, a fragment, or a problem document to the API.
 
     Args:
         request: The request; an htmx request gets the fragment.
@@ -78,6 +90,14 @@ def say(
         A response with that status.
     """
     answer = ANSWERS.get(status, ANSWERS[500])
+    if is_api(request):
+        return problem(
+            status,
+            code=code,
+            title=answer.title,
+            detail=sentence or answer.sentence,
+            next_step=next_step or answer.next_step,
+        )
     context = {
         "status": status,
         "code": code,

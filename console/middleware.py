@@ -21,6 +21,7 @@ from django.http import (
 from django.utils import timezone
 
 from console.answers import say
+from console.api.problems import is_api
 from integration.errors import IntegrationError
 from integration.values import Actor
 
@@ -131,7 +132,7 @@ class Answers:
         finally:
             if token is not None:
                 current_actor.reset(token)
-        if isinstance(response, HttpResponseNotAllowed) and not response.content:
+        if isinstance(response, HttpResponseNotAllowed) and (not response.content or is_api(request)):
             page = say(request, 405, code="method_not_allowed")
             page["Allow"] = response["Allow"]
             return page

@@ -15,6 +15,9 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
+from console.answers import say
+from console.api.problems import is_api
+
 VIEW = "integration.view_connector_event"
 REPLAY = "integration.replay_connector_event"
 REPAIR = "integration.repair_effect"
@@ -68,8 +71,8 @@ def requires(permission: str) -> Callable[[View[P]], View[P]]:
 
     Returns:
         A decorator. Without a session the view answers with a redirect to the sign-in page (or, for a
-        fragment, with 401 and `HX-Redirect`); without the permission it raises PermissionDenied, which
-        the 403 page answers without naming what lies behind it.
+        fragment, with 401 and `HX-Redirect`, and to the API with 401); without the permission it raises
+        PermissionDenied, which the 403 page answers without naming what lies behind it.
 
     Rule:
         A-32
@@ -96,6 +99,8 @@ def keeps_accounts(user: Any) -> bool:
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponseBase:
+    if is_api(request):
+        return say(request, 401, code="signed_out")
     if getattr(request, "htmx", False):
         # A fragment swapped into a page would show the form inside a table: move the whole page instead.
         response = HttpResponse(status=401)

@@ -89,6 +89,10 @@ LOCKHOUSE_SECRETS: dict[str, str] = {
 }
 if _MAY_GENERATE and "DEMO" not in LOCKHOUSE_SECRETS:
     LOCKHOUSE_SECRETS["DEMO"] = _generated_once("demo-secret", secrets.token_urlsafe(32))
+# What serves `/api/v1/connector-events`: a class of the published interface, without arguments.
+LOCKHOUSE_CONNECTOR_EVENTS_SERVICE: str = env.str(
+    "LOCKHOUSE_CONNECTOR_EVENTS_SERVICE", "integration.authority.events_admin.ConnectorEvents"
+)
 LOCKHOUSE_SURFACES: frozenset[str] = frozenset(env.list("LOCKHOUSE_SURFACES", ["console", "ingress"]))
 
 ALLOWED_HOSTS = env.list(

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path
 
+from console.api.urls import urls as api_urls
 from console.views import (
     audit,
     dead,
@@ -44,6 +45,7 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("receipts/", receipts.list_rows, name="receipts"),
         path("receipts/<str:receipt_id>/", receipts.show, name="receipt"),
         path("audit/", audit.list_rows, name="audit"),
+        path("api/v1/", api_urls),
         path("admin/", admin.site.urls),
     ]
 

@@ -31,6 +31,16 @@ PATHS = [
     "/receipts/?state=materialized",
     "/receipts/{receipt}/",
     "/audit/",
+    "/api/v1/",
+    "/api/v1/openapi.json",
+    "/api/v1/connector-events",
+    "/api/v1/connector-events?replayed=true&owner=work_item",
+    "/api/v1/connector-events?nonsense=1",
+    "/api/v1/connector-events/{ref}",
+    "/api/v1/connector-events/{running}",
+    "/api/v1/connector-events/{ref}/plan",
+    "/api/v1/connector-events/{replayed}/plan",
+    "/api/v1/connector-events/{ref}/replay",
     "/metrics",
     "/favicon.ico",
     "/healthz",
@@ -50,6 +60,7 @@ def test_canaries__none_reaches_an_operator(
     refs = {
         "ref": installation.work(),
         "replayed": installation.work(),
+        "dead": installation.work(),
         "running": installation.work("processing", Attempt=2),
         "receipt": installation.quarantined("body_unreadable"),
     }
@@ -64,10 +75,19 @@ def test_canaries__none_reaches_an_operator(
         client.post(f"/dlq/{refs['replayed']}/replay", sent),
     ]
     answers += [client.post(f"/dlq/{refs['replayed']}/replay", sent | {"idempotency_key": str(uuid.uuid4())})]
+    by_api = {"Idempotency-Key": "k-1", "X-CSRFToken": token.group(1)}
+    for where, body in (
+        ("dead", {"reason": "x"}),
+        ("dead", {"reason": "x"}),
+        ("replayed", {"reason": "y"}),
+        ("dead", {}),
+    ):
+        to = f"/api/v1/connector-events/{refs[where]}/replay"
+        answers.append(client.post(to, body, content_type="application/json", headers=by_api))
     for path in PATHS:
         answers.append(client.get(path.format(**refs)))
         answers.append(client.get(path.format(**refs), headers={"HX-Request": "true"}))
-    assert {200, 302, 404, 409} == {answer.status_code for answer in answers}
+    assert {200, 201, 302, 400, 404, 405, 409, 422} == {answer.status_code for answer in answers}
     said = [(str(answer.request["PATH_INFO"]), answer.content.decode() + str(answer.headers)) for answer in answers]
     said += [("log", record.getMessage() + str(record.__dict__.get("event", ""))) for record in caplog.records]
     said += [("audit", f"{entry.reason} {entry.facts}") for entry in AuditEntry.objects.all()]

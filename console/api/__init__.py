@@ -1,0 +1,1 @@
+"""The JSON API over the same queries, rules and permissions as the pages."""
