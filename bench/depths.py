@@ -37,12 +37,7 @@ def make_numbers(server: Server, count: int) -> None:
     server.run("CREATE TABLE bench_numbers.numbers (n INT PRIMARY KEY)")
     tables = " CROSS JOIN ".join(f"bench_numbers.digits d{place}" for place in range(6))
     terms = " + ".join(f"d{place}.d * {10**place}" for place in range(6))
-    for first in range(0, count, _BATCH):
-        server.run(
-            f"INSERT INTO bench_numbers.numbers SELECT n FROM (SELECT {terms} AS n FROM {tables}) AS every"
-            " WHERE n >= %s AND n < %s",
-            (first, min(first + _BATCH, count)),
-        )
+    server.run(f"INSERT INTO bench_numbers.numbers SELECT {terms} AS n FROM {tables} HAVING n < %s", (count,))
 
 
 def stored_columns(server: Server, database: str, table: str) -> list[str]:
@@ -191,6 +186,8 @@ _FAR_EVENT = {
     "LaneOrdinal": f"{_FAR} + n",
     "IdempotencyKey": "CONCAT('far:', n)",
     "ReceiptId": _ID.format(variant="a"),
+    # Never read.
+    "Payload": "REPEAT('x', 300)",
 }
 _FAR_WORK_ITEM = {
     "WorkId": _ID.format(variant="9"),
