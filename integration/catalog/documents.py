@@ -17,6 +17,7 @@ from jmespath.parser import ParsedResult
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from integration.catalog.consistency import cross_problems
 from integration.catalog.loading import (
     DocumentInvalid,
     Problem,
@@ -217,12 +218,15 @@ class RouteRule(_Part):
 
     @model_validator(mode="after")
     def _check_projection(self) -> Self:
-        if self.execution is ExecutionClass.SOURCE_PROJECTION and self.source_lane is None:
-            message = "a source_lane for a source_projection"
-            raise ValueError(message)
-        if self.execution is not ExecutionClass.SOURCE_PROJECTION and self.reduce is not None:
-            message = "reduce for a source_projection only"
-            raise ValueError(message)
+        is_projection = self.execution is ExecutionClass.SOURCE_PROJECTION
+        wrong = {
+            "a source_lane for a source_projection": is_projection and self.source_lane is None,
+            "reduce for a source_projection only": not is_projection and self.reduce is not None,
+            # Its replay waits for the generation behind it, which would wait for the replay.
+            "on_dead: pass for a source_projection": is_projection and self.on_dead == "block",
+        }
+        if found := [message for message, is_wrong in wrong.items() if is_wrong]:
+            raise ValueError(found[0])
         return self
 
     @model_validator(mode="after")
@@ -302,7 +306,7 @@ def validate_pack(document: SourceDocument, *, namespace: str | None = None, org
         raise DocumentInvalid(document.source, [_problem(document, item) for item in found]) from None
     problems = [
         Problem(path=path_text(path), line=document.line_of(path), expected=expected, found=found)
-        for path, expected, found in _cross_problems(pack)
+        for path, expected, found in cross_problems(pack)
     ]
     if problems:
         raise DocumentInvalid(document.source, problems)
@@ -332,27 +336,3 @@ def _problem(document: SourceDocument, found: ErrorDetails) -> Problem:
 
 def _expected(message: str) -> str:
     return message.removeprefix("Input should be ").removeprefix("Value should ")
-
-
-def _cross_problems(pack: PackDocument) -> list[tuple[tuple[str | int, ...], str, str]]:
-    """Return what no single part can know, as (path, expected, found)."""
-    problems: list[tuple[tuple[str | int, ...], str, str]] = []
-    keys = [webhook.key for webhook in pack.webhooks]
-    kinds = [route.event for route in pack.routes]
-    problems += [
-        (("webhooks", index, "key"), "each webhook key once", "it twice")
-        for index, key in enumerate(keys)
-        if key in keys[:index]
-    ]
-    problems += [
-        (("routes", index, "event"), "each event kind once", "it twice")
-        for index, kind in enumerate(kinds)
-        if kind in kinds[:index]
-    ]
-    problems += [
-        (("webhooks", index, "verifier", "secrets", position), "a name that binding.secrets maps", "one it does not")
-        for index, webhook in enumerate(pack.webhooks)
-        for position, name in enumerate(webhook.verifier.secrets)
-        if name not in pack.binding.secrets
-    ]
-    return problems

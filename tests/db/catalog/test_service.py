@@ -152,8 +152,8 @@ def test_activate__a_source_projection_without_a_source_lane__is_refused():
 
 
 def test_activate__a_lane_that_stops_at_a_dead_item__is_accepted():
-    document = webhooks.variant("demo", ("retry: {max_attempts: 3", "on_dead: block\n    retry: {max_attempts: 3"))
-    webhooks.activate(document)
+    flow = "flow: {name: demo.apply_deal, version: 1}"
+    webhooks.activate(webhooks.variant("demo", (flow, f"on_dead: block\n    {flow}")))
     assert {row["Status"] for row in webhooks.rows("PackInstall")} == {"active"}
 
 

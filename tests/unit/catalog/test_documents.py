@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from integration.catalog.consistency import _waits_for_itself
 from integration.catalog.documents import PackDocument, parse_pack
 from integration.catalog.loading import MAX_DOCUMENT_BYTES, DocumentInvalid, parse_document
 from tests.support import webhooks
@@ -179,6 +180,30 @@ def test_route__that_waits_for_what_cannot_be_looked_for_is_refused(awaited: str
     waits = (RETRY, f"waits_for: {awaited}\n    {RETRY}")
     with pytest.raises(DocumentInvalid, match=expected):
         webhooks.variant("demo", waits, *([(TARGET, "")] if without_lane else []))
+
+
+def test_route__of_a_projection_that_would_stop_its_lane_for_a_replay_that_waits_for_it_is_refused():
+    flow = "flow: {name: demo.apply_deal, version: 1}"
+    block = (flow, f"on_dead: block\n    {flow}")
+    assert {route.on_dead for route in webhooks.variant("demo", block).routes} >= {"block"}
+    with pytest.raises(DocumentInvalid, match="on_dead: pass for a source_projection"):
+        webhooks.variant("demo", block, ("execution: per_event", "execution: source_projection"))
+
+
+def test_routes__that_wait_for_each_other_are_refused_since_neither_could_begin():
+    deals = [f"event: deal.{name}\n    version: 1" for name in ("created", "updated")]
+    waits = [
+        (deal, f"{deal}\n    waits_for: deal.{other}")
+        for deal, other in zip(deals, ("updated", "created"), strict=True)
+    ]
+    assert {route.waits_for for route in webhooks.variant("demo", waits[0]).routes} == {"deal.updated", None}
+    with pytest.raises(DocumentInvalid, match="does not wait for this one in turn"):
+        webhooks.variant("demo", *waits)
+
+
+def test_route__behind_routes_that_wait_for_each_other_is_not_blamed_for_them():
+    awaited: dict[str, str | None] = {"a": "b", "b": "c", "c": "b", "d": None, "e": "gone"}
+    assert [kind for kind in awaited if _waits_for_itself(kind, awaited)] == ["b", "c"]
 
 
 def test_route__that_waits_for_another_event_says_so():
