@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, Self
 
 from django.core.signing import BadSignature, Signer
@@ -52,5 +52,9 @@ class Cursor:
         return cls(place=place, is_older=direction == "o")
 
 
+#: Where the rows stand whose writer left no terminal time: after all others, by id.
+UNDATED: Final = datetime(1000, 1, 1, tzinfo=UTC) - timedelta(days=1)
+#: Before the first of them.
+FIRST_UNDATED: Final = Place(at=UNDATED, id="~")
 #: Before the first row.
 START: Final = Cursor(place=Place(at=FAR_AHEAD, id=""), is_older=True)

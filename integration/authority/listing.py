@@ -59,6 +59,11 @@ class DeadFilters:
     replayed: bool | None = None
     search: str | None = None
 
+    @property
+    def is_any_time(self) -> bool:
+        """Whether a row that does not tell when it ended may be among them."""
+        return self.died_after is None and self.died_before is None
+
     def __post_init__(self) -> None:
         """Refuse what cannot match or cannot be compared."""
         for name in ("died_after", "died_before"):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from integration import errors
 from integration.authority import details
-from integration.authority.cursors import FAR_AHEAD, LONG_AGO, START, Cursor, Place
+from integration.authority.cursors import FAR_AHEAD, FIRST_UNDATED, LONG_AGO, START, UNDATED, Cursor, Place
 from integration.authority.details import get_detail
 from integration.authority.lineage import lineage
 from integration.authority.listing import (
@@ -48,6 +48,12 @@ _COUNTS: Final[dict[tuple[bool, bool, bool], Statement]] = {
     (False, True, True): sql.COUNT_ALL_DEAD_IN_NAMESPACE,
     (False, False, False): sql.COUNT_ALL_EVENT_DEAD,
     (False, False, True): sql.COUNT_ALL_EVENT_DEAD_IN_NAMESPACE,
+}
+_COUNTS_UNDATED: Final[dict[tuple[bool, bool], Statement]] = {
+    (True, False): sql.COUNT_UNDATED,
+    (True, True): sql.COUNT_UNDATED_IN_NAMESPACE,
+    (False, False): sql.COUNT_EVENT_UNDATED,
+    (False, True): sql.COUNT_EVENT_UNDATED_IN_NAMESPACE,
 }
 #: Filters on a row's own columns; namespace and time narrow the index range itself.
 _ROW_FILTERS: Final = (
@@ -108,8 +114,7 @@ def list_dead(
     if filters.search is not None:
         return _search(reader, filters, has_additive=has_additive)
     position = START if cursor is None else Cursor.decode(cursor)
-    scans = _scan(reader, filters, position, limit, has_additive=has_additive)
-    found, bound = _merge(scans, older=position.is_older)
+    found, bound = _find(reader, filters, position, limit, has_additive=has_additive)
     has_more = len(found) > limit
     found = found[:limit]
     if not position.is_older:
@@ -158,19 +163,41 @@ def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "defa
         params |= _start_params(stream, START.place)
         params |= {f"{stream}_window": window if wanted else 0, f"{stream}_limit": cap + 1 if wanted else 0}
     parts = reader.fetch_all(statement, params)
+    if filters.is_any_time:
+        parts += reader.fetch_all(_COUNTS_UNDATED[has_additive, by_namespace], params | _undated_start())
     found = sum(int(part["Found"]) for part in parts)
     return CappedCount(
         count=min(found, cap), is_capped=found > cap or any(int(part["Seen"]) >= window for part in parts)
     )
 
 
-def _scan(reader: Reader, filters: DeadFilters, position: Cursor, limit: int, *, has_additive: bool) -> list[_Scan]:
+def _find(
+    reader: Reader, filters: DeadFilters, position: Cursor, limit: int, *, has_additive: bool
+) -> tuple[list[Row], Place | None]:
+    """Find a page's rows and one more: first where the cursor stands, then beyond the border of the undated ones."""
+    at_undated = position.place.at == UNDATED
+    if at_undated and not filters.is_any_time:
+        return [], None
+    scans = _scan(reader, filters, position, limit, has_additive=has_additive, is_dated=not at_undated)
+    found, bound = _merge(scans, older=position.is_older)
+    if bound is not None or len(found) > limit or at_undated == position.is_older or not filters.is_any_time:
+        return found, bound
+    beyond = Cursor(place=Place(at=LONG_AGO, id="") if at_undated else FIRST_UNDATED, is_older=position.is_older)
+    scans = _scan(reader, filters, beyond, limit, has_additive=has_additive, is_dated=at_undated)
+    more, bound = _merge(scans, older=position.is_older)
+    return found + more, bound
+
+
+def _scan(
+    reader: Reader, filters: DeadFilters, position: Cursor, limit: int, *, has_additive: bool, is_dated: bool
+) -> list[_Scan]:
     """Read every stream until it has a page and one row, or its end, or the bound."""
     scans = [
         _Scan(stream=stream, start=position.place, rows=[], is_done=not _is_wanted(filters, stream))
         for stream in (_STREAMS if has_additive else ("e",))
     ]
-    listing, seen = _statements(filters, older=position.is_older, has_additive=has_additive)
+    choose = _statements if is_dated else _undated_statements
+    listing, seen = choose(filters, older=position.is_older, has_additive=has_additive)
     base = _filter_params(filters)
     for window in (max(window, 2 * limit) for window in WINDOWS):
         params = dict(base)
@@ -201,7 +228,7 @@ def _advance(scan: _Scan, reached: Row | None, window: int) -> None:
     if reached is None or int(reached["Seen"]) < window:
         scan.is_done, scan.bound = True, None
     else:
-        scan.start = scan.bound = Place(at=reached["TerminalAt"], id=reached["Id"])
+        scan.start = scan.bound = Place(at=reached["TerminalAt"] or UNDATED, id=reached["Id"])
 
 
 def _merge(scans: Iterable[_Scan], *, older: bool) -> tuple[list[Row], Place | None]:
@@ -283,7 +310,7 @@ def _search_event_ids(
 
 
 def _place(row: Row) -> Place:
-    return Place(at=row["TerminalAt"], id=row["EventId"] if row["Stream"] == "e" else row["WorkId"])
+    return Place(at=row["TerminalAt"] or UNDATED, id=row["EventId"] if row["Stream"] == "e" else row["WorkId"])
 
 
 def _is_wanted(filters: DeadFilters, stream: str) -> bool:
@@ -300,6 +327,11 @@ def _start_params(stream: str, place: Place) -> dict[str, Any]:
         f"{stream}_lower_at": place.at,
         f"{stream}_lower_id": place.id,
     }
+
+
+def _undated_start() -> dict[str, Any]:
+    """Return where every stream's undated rows begin."""
+    return {f"{stream}_upper_id": FIRST_UNDATED.id for stream in _STREAMS}
 
 
 def _filter_params(filters: DeadFilters) -> dict[str, Any]:
@@ -319,6 +351,7 @@ def _filter_params(filters: DeadFilters) -> dict[str, Any]:
         "replayed": filters.replayed,
         "died_after": filters.died_after or LONG_AGO,
         "died_before": filters.died_before or FAR_AHEAD,
+        "is_any_time": filters.is_any_time,
     }
 
 
@@ -334,4 +367,19 @@ def _statements(filters: DeadFilters, *, older: bool, has_additive: bool) -> tup
         (False, False, False): (sql.LIST_EVENT_DEAD_NEWER, sql.SEEN_EVENT_DEAD_NEWER),
         (False, True, True): (sql.LIST_EVENT_DEAD_IN_NAMESPACE_OLDER, sql.SEEN_EVENT_DEAD_IN_NAMESPACE_OLDER),
         (False, True, False): (sql.LIST_EVENT_DEAD_IN_NAMESPACE_NEWER, sql.SEEN_EVENT_DEAD_IN_NAMESPACE_NEWER),
+    }[has_additive, by_namespace, older]
+
+
+def _undated_statements(filters: DeadFilters, *, older: bool, has_additive: bool) -> tuple[Statement, Statement]:
+    """Return the same two statements for the rows without a terminal time."""
+    by_namespace = filters.namespace is not None
+    return {
+        (True, False, True): (sql.LIST_UNDATED_OLDER, sql.SEEN_UNDATED_OLDER),
+        (True, False, False): (sql.LIST_UNDATED_NEWER, sql.SEEN_UNDATED_NEWER),
+        (True, True, True): (sql.LIST_UNDATED_IN_NAMESPACE_OLDER, sql.SEEN_UNDATED_IN_NAMESPACE_OLDER),
+        (True, True, False): (sql.LIST_UNDATED_IN_NAMESPACE_NEWER, sql.SEEN_UNDATED_IN_NAMESPACE_NEWER),
+        (False, False, True): (sql.LIST_EVENT_UNDATED_OLDER, sql.SEEN_EVENT_UNDATED_OLDER),
+        (False, False, False): (sql.LIST_EVENT_UNDATED_NEWER, sql.SEEN_EVENT_UNDATED_NEWER),
+        (False, True, True): (sql.LIST_EVENT_UNDATED_IN_NAMESPACE_OLDER, sql.SEEN_EVENT_UNDATED_IN_NAMESPACE_OLDER),
+        (False, True, False): (sql.LIST_EVENT_UNDATED_IN_NAMESPACE_NEWER, sql.SEEN_EVENT_UNDATED_IN_NAMESPACE_NEWER),
     }[has_additive, by_namespace, older]

@@ -3,7 +3,8 @@
 A part reads at most `<stream>_window` keys from its index and only then joins and filters, so that a filter
 that nothing matches cannot walk the whole history. `SEEN_*` tells where each part's window ended. Streams:
 `d` WorkItem rows that died, `l` WorkItem rows that a legacy outcome ended, `e` Event rows under the Event
-executor. A database without the additive columns has the third only.
+executor. A database without the additive columns has the third only. Rows whose writer left no terminal time have
+statements of their own, `*_UNDATED_*`: they end the list, by id.
 
 None of them reads a payload, a token, a worker's name or a failure text.
 """
@@ -99,17 +100,31 @@ _NEWER: Final = """
                           AND k.TerminalAt >= %(died_after)s AND k.TerminalAt < %(died_before)s
                         ORDER BY k.TerminalAt, #id
                         LIMIT %(#_window)s"""
+_UNDATED_OLDER: Final = """
+                          AND k.TerminalAt IS NULL AND #id < %(#_upper_id)s
+                        ORDER BY #id DESC
+                        LIMIT %(#_window)s"""
+_UNDATED_NEWER: Final = """
+                          AND k.TerminalAt IS NULL AND #id > %(#_lower_id)s
+                        ORDER BY #id
+                        LIMIT %(#_window)s"""
+_WINDOWS: Final = {
+    (True, True): _OLDER,
+    (True, False): _NEWER,
+    (False, True): _UNDATED_OLDER,
+    (False, False): _UNDATED_NEWER,
+}
 _STATES: Final = {"d": "dead", "l": "reconciled_legacy_terminal", "e": "dead"}
 _STREAM_RULES: Final = {"d": "w.Attempt > 0", "l": "o.Outcome = 'dead'"}
 
 
-def _keys(stream: str, *, by_namespace: bool, older: bool) -> str:
+def _keys(stream: str, *, by_namespace: bool, older: bool, is_dated: bool = True) -> str:
     """Return the text that reads one window of a stream's index."""
     if stream == "e":
         head, id_column = (_EVENT_KEYS_BY_NAMESPACE if by_namespace else _EVENT_KEYS), "k.EventId"
     else:
         head, id_column = (_WORK_KEYS_BY_NAMESPACE if by_namespace else _WORK_KEYS), "k.WorkId"
-    text = head.replace("#state", _STATES[stream]) + (_OLDER if older else _NEWER).replace("#id", id_column)
+    text = head.replace("#state", _STATES[stream]) + _WINDOWS[is_dated, older].replace("#id", id_column)
     return text.replace("#", stream)
 
 
@@ -129,32 +144,36 @@ def _matches(columns: str, stream: str, keys: str, *, has_work_items: bool) -> s
     )
 
 
-def _list(name: str, *, by_namespace: bool, older: bool, has_work_items: bool = True) -> Statement:
+def _list(
+    name: str, *, by_namespace: bool, older: bool, has_work_items: bool = True, is_dated: bool = True
+) -> Statement:
     order = "DESC" if older else "ASC"
     parts = []
     for stream in "dle" if has_work_items else "e":
         columns = f"'{stream}' AS Stream, {_EVENT_COLUMNS if stream == 'e' else _WORK_COLUMNS}"
-        keys = _keys(stream, by_namespace=by_namespace, older=older)
+        keys = _keys(stream, by_namespace=by_namespace, older=older, is_dated=is_dated)
         text = _matches(columns, stream, keys, has_work_items=has_work_items)
         parts.append(f"({text} ORDER BY s.TerminalAt {order}, s.Id {order} LIMIT %({stream}_limit)s)")
     return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
 
 
-def _seen(name: str, *, by_namespace: bool, older: bool, has_work_items: bool = True) -> Statement:
+def _seen(
+    name: str, *, by_namespace: bool, older: bool, has_work_items: bool = True, is_dated: bool = True
+) -> Statement:
     order = "ASC" if older else "DESC"
     parts = [
         f"(SELECT '{stream}' AS Stream, s.Id, s.TerminalAt, COUNT(*) OVER () AS Seen"
-        f" FROM ({_keys(stream, by_namespace=by_namespace, older=older)}) AS s"
+        f" FROM ({_keys(stream, by_namespace=by_namespace, older=older, is_dated=is_dated)}) AS s"
         f" ORDER BY s.TerminalAt {order}, s.Id {order} LIMIT 1)"
         for stream in ("dle" if has_work_items else "e")
     ]
     return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
 
 
-def _count(name: str, *, by_namespace: bool, has_work_items: bool = True) -> Statement:
+def _count(name: str, *, by_namespace: bool, has_work_items: bool = True, is_dated: bool = True) -> Statement:
     parts = []
     for stream in "dle" if has_work_items else "e":
-        keys = _keys(stream, by_namespace=by_namespace, older=True)
+        keys = _keys(stream, by_namespace=by_namespace, older=True, is_dated=is_dated)
         found = _matches("1 AS One", stream, keys, has_work_items=has_work_items)
         parts.append(
             f"(SELECT '{stream}' AS Stream, f.Found, s.Seen"
@@ -234,6 +253,54 @@ COUNT_ALL_EVENT_DEAD_IN_NAMESPACE = _count_all(
     "COUNT_ALL_EVENT_DEAD_IN_NAMESPACE", by_namespace=True, has_work_items=False
 )
 
+LIST_UNDATED_OLDER = _list("LIST_UNDATED_OLDER", by_namespace=False, older=True, is_dated=False)
+LIST_UNDATED_NEWER = _list("LIST_UNDATED_NEWER", by_namespace=False, older=False, is_dated=False)
+LIST_UNDATED_IN_NAMESPACE_OLDER = _list(
+    "LIST_UNDATED_IN_NAMESPACE_OLDER", by_namespace=True, older=True, is_dated=False
+)
+LIST_UNDATED_IN_NAMESPACE_NEWER = _list(
+    "LIST_UNDATED_IN_NAMESPACE_NEWER", by_namespace=True, older=False, is_dated=False
+)
+SEEN_UNDATED_OLDER = _seen("SEEN_UNDATED_OLDER", by_namespace=False, older=True, is_dated=False)
+SEEN_UNDATED_NEWER = _seen("SEEN_UNDATED_NEWER", by_namespace=False, older=False, is_dated=False)
+SEEN_UNDATED_IN_NAMESPACE_OLDER = _seen(
+    "SEEN_UNDATED_IN_NAMESPACE_OLDER", by_namespace=True, older=True, is_dated=False
+)
+SEEN_UNDATED_IN_NAMESPACE_NEWER = _seen(
+    "SEEN_UNDATED_IN_NAMESPACE_NEWER", by_namespace=True, older=False, is_dated=False
+)
+COUNT_UNDATED = _count("COUNT_UNDATED", by_namespace=False, is_dated=False)
+COUNT_UNDATED_IN_NAMESPACE = _count("COUNT_UNDATED_IN_NAMESPACE", by_namespace=True, is_dated=False)
+
+LIST_EVENT_UNDATED_OLDER = _list(
+    "LIST_EVENT_UNDATED_OLDER", by_namespace=False, older=True, has_work_items=False, is_dated=False
+)
+LIST_EVENT_UNDATED_NEWER = _list(
+    "LIST_EVENT_UNDATED_NEWER", by_namespace=False, older=False, has_work_items=False, is_dated=False
+)
+LIST_EVENT_UNDATED_IN_NAMESPACE_OLDER = _list(
+    "LIST_EVENT_UNDATED_IN_NAMESPACE_OLDER", by_namespace=True, older=True, has_work_items=False, is_dated=False
+)
+LIST_EVENT_UNDATED_IN_NAMESPACE_NEWER = _list(
+    "LIST_EVENT_UNDATED_IN_NAMESPACE_NEWER", by_namespace=True, older=False, has_work_items=False, is_dated=False
+)
+SEEN_EVENT_UNDATED_OLDER = _seen(
+    "SEEN_EVENT_UNDATED_OLDER", by_namespace=False, older=True, has_work_items=False, is_dated=False
+)
+SEEN_EVENT_UNDATED_NEWER = _seen(
+    "SEEN_EVENT_UNDATED_NEWER", by_namespace=False, older=False, has_work_items=False, is_dated=False
+)
+SEEN_EVENT_UNDATED_IN_NAMESPACE_OLDER = _seen(
+    "SEEN_EVENT_UNDATED_IN_NAMESPACE_OLDER", by_namespace=True, older=True, has_work_items=False, is_dated=False
+)
+SEEN_EVENT_UNDATED_IN_NAMESPACE_NEWER = _seen(
+    "SEEN_EVENT_UNDATED_IN_NAMESPACE_NEWER", by_namespace=True, older=False, has_work_items=False, is_dated=False
+)
+COUNT_EVENT_UNDATED = _count("COUNT_EVENT_UNDATED", by_namespace=False, has_work_items=False, is_dated=False)
+COUNT_EVENT_UNDATED_IN_NAMESPACE = _count(
+    "COUNT_EVENT_UNDATED_IN_NAMESPACE", by_namespace=True, has_work_items=False, is_dated=False
+)
+
 #: The search's rows: by Event, whatever their age.
 LIST_DEAD_WORK_OF_EVENTS = Statement(
     name="LIST_DEAD_WORK_OF_EVENTS",
@@ -242,7 +309,8 @@ LIST_DEAD_WORK_OF_EVENTS = Statement(
       FROM _System_ConnectorWorkItem AS w {_WORK_CONTEXT}
      WHERE w.EventId IN %(event_ids)s
        AND ((w.State = 'dead' AND w.Attempt > 0) OR (w.State = 'reconciled_legacy_terminal' AND o.Outcome = 'dead'))
-       AND w.TerminalAt >= %(died_after)s AND w.TerminalAt < %(died_before)s
+       AND ((w.TerminalAt >= %(died_after)s AND w.TerminalAt < %(died_before)s)
+            OR (w.TerminalAt IS NULL AND %(is_any_time)s))
        AND (%(namespace)s IS NULL OR w.Namespace = %(namespace)s){_WORK_FILTERS}
      ORDER BY w.TerminalAt DESC, w.WorkId DESC
     """,
@@ -254,7 +322,8 @@ LIST_DEAD_EVENTS_OF_EVENTS = Statement(
     SELECT 'e' AS Stream, {_EVENT_COLUMNS}
       FROM _System_ConnectorEvent AS e {_EVENT_CONTEXT}
      WHERE e.EventId IN %(event_ids)s AND e.Status = 'dead'
-       AND e.TerminalAt >= %(died_after)s AND e.TerminalAt < %(died_before)s
+       AND ((e.TerminalAt >= %(died_after)s AND e.TerminalAt < %(died_before)s)
+            OR (e.TerminalAt IS NULL AND %(is_any_time)s))
        AND (%(namespace)s IS NULL OR e.Namespace = %(namespace)s){_EVENT_FILTERS}
      ORDER BY e.TerminalAt DESC, e.EventId DESC
     """,

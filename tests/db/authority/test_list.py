@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -300,3 +301,33 @@ def test_a_list__does_not_select_what_operators_may_not_see():
     assert len(statements) > 30
     for statement in statements:
         assert not [name for name in hidden if name in statement.text], statement.name
+
+
+@pytest.mark.evidence("A-01")
+@pytest.mark.parametrize("count", [1, 4, 9])
+def test_list__ends_with_the_rows_whose_writer_left_no_terminal_time(count: int):
+    world = World()
+    dated = [world.work(**died(world, number)) for number in range(3)] + [world.legacy(**died(world, 9))]
+    undated = []
+    for number in range(count):
+        made = world.legacy if number % 2 else world.work
+        undated.append(made(TerminalAt=None).id)
+    world.work(TerminalAt=None, event={"Status": "dead"}, Attempt=0)
+    mirror_event = rows_of(ITEMS, "Attempt = 0")[0]["EventId"]
+    expected = [ref.id for ref in dated] + sorted([*undated, mirror_event], reverse=True)
+
+    assert listed() == expected
+    assert reads.count_dead(DeadFilters()).count == len(expected)
+    for limit in (1, 2, 3, 5):
+        pages = [reads.list_dead(DeadFilters(), limit=limit)]
+        while pages[-1].older is not None:
+            pages.append(reads.list_dead(DeadFilters(), pages[-1].older, limit))
+        assert [identity for page in pages for identity in ids(page)] == expected
+        for before, after in itertools.pairwise(pages):
+            assert ids(reads.list_dead(DeadFilters(), after.newer, limit)) == ids(before)
+    assert listed(namespace=world.namespace) == expected
+    assert set(listed(owner="event")) & set(undated) == set(undated[1::2])
+    assert listed(search=undated[0]) == [undated[0]]
+    assert listed(died_after=world.now - timedelta(days=9)) == [ref.id for ref in dated]
+    assert reads.count_dead(DeadFilters(died_before=world.now)).count == 3
+    assert reads.get_detail(Ref(id=undated[0])).row.terminal_at is None

@@ -22,8 +22,9 @@ PAGED = [
     value
     for name, value in sorted(vars(sql).items())
     if isinstance(value, Statement) and name.startswith(("LIST_DEAD_", "LIST_EVENT_DEAD_", "SEEN_", "COUNT_"))
-    if not name.endswith("_OF_EVENTS")
+    if not name.endswith("_OF_EVENTS") and "UNDATED" not in name
 ]
+UNDATED = [value for name, value in sorted(vars(sql).items()) if isinstance(value, Statement) and "_UNDATED" in name]
 DEAD_INDEXES = {"IX_WorkItem_Dead", "IX_WorkItem_DeadByNamespace", "IX_Event_Dead", "IX_Event_DeadByNamespace"}
 TERMINAL_AT_BYTES = 9  # of an index key that reaches TerminalAt: 8 and its null flag
 
@@ -53,7 +54,26 @@ def explain(statement: Statement, values: dict[str, Any]) -> list[dict[str, Any]
 
 
 def test_there_are_statements_of_every_kind():
-    assert len(PAGED) == 24
+    assert (len(PAGED), len(UNDATED)) == (24, 20)
+
+
+@pytest.mark.parametrize("statement", UNDATED, ids=lambda statement: statement.name)
+def test_statement__finds_the_undated_rows_in_the_same_index(statement: Statement, world: World, engine: str):
+    plan = explain(statement, params(world))
+    if engine == "mariadb":
+        tables = [row for row in plan if row["table"] and not str(row["table"]).startswith("<")]
+        keys = [row for row in tables if row["table"] == "k"]
+        assert keys
+        for row in keys:
+            assert (row["type"] in {"ref", "range"}, row["key"] in DEAD_INDEXES) == (True, True), row
+            assert "filesort" not in row["Extra"], row
+        assert "ALL" not in {row["type"] for row in tables}, plan
+    else:
+        access = [(row["id"].strip("├─└│ "), row["access object"]) for row in plan if row["access object"]]
+        keys = [entry for entry in access if "table:k" in entry[1]]
+        assert keys
+        assert {operator.split("_")[0] for operator, _ in keys} == {"IndexRangeScan"}, plan
+        assert not [entry for entry in access if "FullScan" in entry[0]], plan
 
 
 @pytest.mark.parametrize("statement", PAGED, ids=lambda statement: statement.name)
@@ -116,7 +136,7 @@ def test_a_page__takes_few_statements(world: World):
         assert len(statements) <= 3, statements
         statements.clear()
         reads.count_dead(DeadFilters())
-        assert len(statements) == 1, statements
+        assert len(statements) == 2, statements
 
 
 def test_the_first_page_starts_at_the_top():
