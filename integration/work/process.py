@@ -77,6 +77,7 @@ class WorkerProcess:
     _packs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _packs_read_at: float | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    _registering: threading.Lock = field(default_factory=threading.Lock)
 
     def pack_ids(self) -> tuple[str, ...]:
         """Return the packs whose work may exist, from a list at most a few seconds old."""
@@ -104,25 +105,28 @@ class WorkerProcess:
         """
         with self._lock:
             known = self._fences.get(pack_install_id)
-            if known is not None:
+            if known is not None or pack_install_id in self.closed_pack_ids():
                 return known
-            if pack_install_id in self.closed_pack_ids():
-                return None
             if pack_install_id == NO_PACK:
                 return Fence(process_id=self.process_id, pack_install_id=NO_PACK)
-            if pack_install_id not in self._packs:
-                self._packs_read_at = None
-                self.pack_ids()
-            fence = Fence(
-                process_id=new_id(),
-                pack_install_id=pack_install_id,
-                older_pack_install_ids=self._packs.get(pack_install_id, ()),
-            )
-            if not _register_fence(fence, self):
-                self._closed_until[pack_install_id] = self.clock() + CLOSED_SECONDS
-                return None
-            self._fences[pack_install_id] = fence
-            return fence
+        # Not under the lock that a heartbeat needs: a cutover may hold the pack for long.
+        with self._registering:
+            with self._lock:
+                known = self._fences.get(pack_install_id)
+                if known is not None or pack_install_id in self.closed_pack_ids():
+                    return known
+                if pack_install_id not in self._packs:
+                    self._packs_read_at = None
+                    self.pack_ids()
+                older = self._packs.get(pack_install_id, ())
+            fence = Fence(process_id=new_id(), pack_install_id=pack_install_id, older_pack_install_ids=older)
+            is_open = _register_fence(fence, self)
+            with self._lock:
+                if not is_open:
+                    self._closed_until[pack_install_id] = self.clock() + CLOSED_SECONDS
+                    return None
+                self._fences[pack_install_id] = fence
+                return fence
 
     def drop_fence(self, fence: Fence) -> None:
         """Forget a fence row that no longer lets this process claim; the next need registers another one."""
