@@ -142,9 +142,11 @@ class Executor:
         idle = self._options.poll_seconds
         while not self._stop_asked:
             try:
+                # Looked at before the round: what becomes due during it is met by the next one.
+                waits = not self._options.until_idle or self._has_to_wait()
                 worked = self.round()
                 backoff.over()
-                if not worked and self._options.until_idle and self._is_idle():
+                if not worked and not waits:
                     return
             except LeaseLost:
                 log.warning("legacy.lease_lost", pack_install_id=self._options.pack_install_id)
@@ -242,10 +244,10 @@ class Executor:
         }
         return db.read().fetch_one(legacy.FIND_EARLIER_EVENT_IN_LANE, params) is not None
 
-    def _is_idle(self) -> bool:
-        """Return whether nothing is left that this executor could still do."""
+    def _has_to_wait(self) -> bool:
+        """Return whether something runs or will be due; without the lease, whether anything at all is left."""
         statement = legacy.FIND_UNFINISHED_EVENT if self._lease is None else legacy.FIND_EVENT_TO_WAIT_FOR
-        return db.read().fetch_one(statement, {"pack_install_id": self._options.pack_install_id}) is None
+        return db.read().fetch_one(statement, {"pack_install_id": self._options.pack_install_id}) is not None
 
     def _wait(self, seconds: float) -> None:
         # A signal handler sets no event: it may interrupt the very wait that holds the event's lock.

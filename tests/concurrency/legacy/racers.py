@@ -1,0 +1,136 @@
+"""What racing processes run: the Event executor's claim, and a worker's, with the guards of one taken away or not."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from django.db import connections
+
+from integration.legacy import claim as event_claims
+from integration.legacy import process as event_processes
+from integration.legacy.claim import EventClaim, claim_event
+from integration.legacy.executor import Executor, Options
+from integration.legacy.lease import acquire
+from integration.legacy.process import register_executor
+from integration.storage import db
+from integration.storage.sql import legacy, work_items
+from integration.storage.statements import Statement
+from integration.work import claim as claims
+from integration.work.candidates import candidate_from_row
+from integration.work.claim import claim
+from integration.work.process import register_process
+from tests.support.sessions import Session
+
+NOTHING = ("-",)
+_LONGEST_SECONDS = 60.0
+
+
+def claim_each(role: str, pack_id: str, *, guarded: bool = True) -> list[str]:
+    """Try to claim each Event of a pack, or each WorkItem of it, in the order of the lanes; return the Events won."""
+    return _events(pack_id, guarded=guarded) if role == "event" else _items(pack_id)
+
+
+def _events(pack_id: str, *, guarded: bool) -> list[str]:
+    # The pack has a forward receipt, which this executor would refuse: the swap alone must keep the two apart.
+    event_processes.refuse_forward = lambda receipt, pack_install_id: None
+    if not guarded:
+        legacy.CLAIM_EVENT = _unguarded(legacy.CLAIM_EVENT)
+        event_claims.decide_hold = lambda mirrors: None
+    process = register_executor(pack_id, build_version="tests")
+    lease = acquire(pack_id, owner=process.process_id)
+    assert lease is not None
+    won = []
+    for row in _rows(pack_id):
+        claimed = claim_event(row["EventId"], process, lease)
+        if isinstance(claimed, EventClaim):
+            won.append(claimed.event_id)
+    return won
+
+
+def _items(pack_id: str) -> list[str]:
+    process = register_process(roles=frozenset({"claim"}), concurrency=1, build_version="tests")
+    won = []
+    for row in _rows(pack_id):
+        item = candidate_from_row(row)
+        fence = process.fence_for(item.pack_install_id)
+        assert fence is not None
+        won += [taken.item.event_id for taken in claim((item,), fence).claims]
+    return won
+
+
+def _rows(pack_id: str) -> list[dict[str, Any]]:
+    rows = db.read().fetch_all(
+        work_items.LIST_CLAIM_CANDIDATES,
+        {"closed_packs": NOTHING, "blocked_lanes": NOTHING, "busy_targets": NOTHING, "limit": 1000},
+    )
+    return sorted((row for row in rows if row["PackInstallId"] == pack_id), key=lambda row: row["EventId"])
+
+
+def _unguarded(statement: Statement) -> Statement:
+    """Take everything that the Event must still be out of the claim."""
+    return replace(statement, text=statement.text.split("AND ExecutionOwner")[0])  # type: ignore[arg-type]
+
+
+def execute(pack_id: str) -> dict[str, Any]:
+    """Run an executor until idle; return what it stored."""
+    report = Executor(Options(pack_install_id=pack_id, until_idle=True, poll_seconds=0.01)).run()
+    return {"ended": dict(report.ended), "held_back": dict(report.held_back)}
+
+
+def take_leases(pack_id: str, count: int) -> list[int]:
+    """Take and give back a pack's scheduler lease; return the epochs under which it was held."""
+    epochs: list[int] = []
+    while len(epochs) < count:
+        lease = acquire(pack_id, owner="tests")
+        if lease is not None:
+            epochs.append(lease.epoch)
+            assert lease.release()
+    return epochs
+
+
+def meet(role: str, pack_id: str, folder: str, *, is_first: bool, guarded: bool = True) -> list[str]:
+    """Claim while the other waits: who is first holds the Event's row until the other is seen to wait for it."""
+    place = Path(folder)
+    if is_first:
+        event_claims.failpoint = lambda name: _hold(place) if name == "legacy_claim.before_swap" else None
+        insert = claims._insert_attempts
+        claims._insert_attempts = lambda tx, wanted: (_hold(place), insert(tx, wanted))
+    else:
+        _await(place / "locked")
+    return claim_each(role, pack_id, guarded=guarded)
+
+
+def _hold(folder: Path) -> None:
+    name = str(connections["default"].settings_dict["NAME"])
+    session = Session(name)
+    try:
+        (folder / "locked").touch()
+        deadline = time.monotonic() + _LONGEST_SECONDS
+        while not _waiters(session, name):
+            assert time.monotonic() < deadline, "nobody waited for the Event's row"
+            # InnoDB keeps these tables for as long as they are read within 0.1 s of each other.
+            time.sleep(0.2)
+    finally:
+        session.close()
+
+
+def _waiters(session: Session, database: str) -> list[tuple[Any, ...]]:
+    if connections["default"].settings_dict["ENGINE"] == "django_tidb":
+        return session.rows(
+            "SELECT ID FROM information_schema.TIDB_TRX WHERE State = 'LockWaiting' AND DB = %s", [database]
+        )
+    return session.rows(
+        "SELECT w.REQUESTING_TRX_ID FROM information_schema.INNODB_LOCK_WAITS w"
+        " JOIN information_schema.INNODB_LOCKS l ON l.LOCK_ID = w.REQUESTED_LOCK_ID WHERE l.LOCK_TABLE = %s",
+        [f"`{database}`.`_System_ConnectorEvent`"],
+    )
+
+
+def _await(path: Path) -> None:
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} did not come"
+        time.sleep(0.005)
