@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint evidence batteries bench shots clean
+.PHONY: help setup run test lint evidence batteries model bench shots clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,10 @@ evidence: ## run the tests and print which statements they prove
 batteries: ## attack the guarantees with kills, races, cuts and outages, and count; LONG=1 for the long form
 	@bin/setup test
 	@bin/batteries $(if $(LONG),--form long)
+
+model: ## run the kernel against its model: STEPS=200000 SEED=1
+	@bin/setup test
+	@.venv/bin/python -m tests.model --steps $(or $(STEPS),200000) --seed $(or $(SEED),1)
 
 bench: ## measure against peers, in interleaved pairs; prints ratios
 	@bin/setup test
