@@ -12,6 +12,7 @@ from typing import Final
 from integration.states import AttemptOutcome, FailureClass, WorkItemState, stored
 from integration.storage import db
 from integration.storage.db import Row
+from integration.storage.sql import work_items
 from integration.storage.sql.work_port import PackStatements
 from integration.values import digest_text
 from integration.work import policy
@@ -156,6 +157,7 @@ class CandidateQueue:
         self._found: deque[Candidate] = deque()
         self._passed: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
         self._passed_until = 0.0
+        self._ended_packs: set[str] = set()
         #: The last look met items that only a lane keeps waiting.
         self.saw_closed_lane = False
 
@@ -270,20 +272,31 @@ class CandidateQueue:
         packs = self._family.packs
         if packs is None:
             return behind
+        unfinished = self._unfinished_older(laned.values())
         for work_id, item in laned.items():
-            fence = self._process.fence_for(item.pack_install_id)
-            if work_id in behind or fence is None or not fence.older_pack_install_ids:
+            older = unfinished[item.pack_install_id]
+            if work_id in behind or not older:
                 continue
-            if reader.fetch_all(
-                packs.find_unfinished_in_older,
-                {
-                    "namespace": item.namespace,
-                    "source_lane": item.source_lane,
-                    "older_pack_install_ids": fence.older_pack_install_ids,
-                },
-            ):
+            params = {
+                "namespace": item.namespace,
+                "source_lane": item.source_lane,
+                "older_pack_install_ids": older,
+            }
+            if reader.fetch_all(packs.find_unfinished_in_older, params):
                 behind.add(work_id)
         return behind | self._stopped(packs, [item for item in laned.values() if item.work_id not in behind])
+
+    def _unfinished_older(self, items: Iterable[Candidate]) -> dict[str, tuple[str, ...]]:
+        """Return the earlier incarnations that still have work, by incarnation; what has none never has again."""
+        found: dict[str, tuple[str, ...]] = {}
+        for pack in {item.pack_install_id for item in items}:
+            fence = self._process.fence_for(pack)
+            older = () if fence is None else fence.older_pack_install_ids
+            for earlier in set(older) - self._ended_packs:
+                if db.read().fetch_one(work_items.FIND_UNFINISHED_OF_PACK, {"pack_install_id": earlier}) is None:
+                    self._ended_packs.add(earlier)
+            found[pack] = tuple(earlier for earlier in older if earlier not in self._ended_packs)
+        return found
 
     def _stopped(self, statements: PackStatements, items: Iterable[Candidate]) -> set[str]:
         """Return the items ahead of which a dead one, not replayed, stops the lane: `on_dead: block`."""

@@ -130,6 +130,19 @@ REAP_EXHAUSTED_WORK_ITEM = CONNECTOR.reap_exhausted
 READ_CLAIM_FACTS = CONNECTOR.read_claim_facts
 FIND_UNFINISHED_WORK = CONNECTOR.find_unfinished
 
+# A retired incarnation admits nothing more: once the answer is none, it stays so.
+FIND_UNFINISHED_OF_PACK = Statement(
+    name="FIND_UNFINISHED_OF_PACK",
+    text="""
+    SELECT WorkId
+      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Pack)
+     WHERE PackInstallId = %(pack_install_id)s
+       AND State IN ('pending', 'processing', 'retry', 'blocked', 'awaiting_legacy_outcome', 'legacy_outcome_unknown')
+     LIMIT 1
+    """,
+    returns=Returns.ROW,
+)
+
 # Every value is a parameter: with anything else among them the driver sends the batch row by row.
 INSERT_WORK_ITEMS = Statement(
     name="INSERT_WORK_ITEMS",

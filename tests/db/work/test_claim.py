@@ -3,6 +3,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
 
 from integration.storage.db import Tx
 from integration.work.claim import Claim, Claimed, LostWhy, claim, claim_next, claim_some
@@ -254,6 +256,31 @@ def test_claim_next__an_older_incarnation_comes_first_in_the_lane(db, process):
     assert claim_next(process, queue).work_id == before
     assert claim_next(process, queue) is None
     assert item_row(after)["State"] == "pending"
+
+
+def test_look__asks_about_an_older_incarnation_lane_by_lane_only_while_that_has_work(db, process):
+    from integration.work.candidates import CandidateQueue
+    from integration.work.finish import complete
+
+    older = Pack(namespace="lanes", incarnation=1, status="retired")
+    newer = Pack(namespace="lanes", incarnation=2, org_id=older.org_id)
+    older.admit(SourceLane="deal:1")
+    for number in range(1, 9):
+        newer.admit(SourceLane=f"deal:{number}")
+    queue = CandidateQueue(process)
+    first = claim_next(process, queue)
+    assert first.item.pack_install_id == older.pack_id
+
+    def asked() -> int:
+        queue.forget()
+        with CaptureQueriesContext(connections["default"]) as sent:
+            assert len(queue.take(100)) > 0
+        return sum("LIMIT 1" in query["sql"] and older.pack_id in query["sql"] for query in sent.captured_queries)
+
+    assert asked() == 9, "of the incarnation, and of each lane"
+    complete(first)
+    assert asked() == 1, "it has ended"
+    assert asked() == 0, "and never begins again"
 
 
 @pytest.mark.evidence("K-07")

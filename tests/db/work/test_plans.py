@@ -106,6 +106,7 @@ STATEMENTS = [
     work_items.REAP_EXHAUSTED_WORK_ITEM,
     work_items.READ_CLAIM_FACTS,
     work_items.FIND_UNFINISHED_WORK,
+    work_items.FIND_UNFINISHED_OF_PACK,
     events.READ_EVENT_FOR_EXECUTION,
     events.LOCK_EVENTS_FOR_CLAIM,
     work_items.LIST_CLAIMED_BY_TOKEN,
