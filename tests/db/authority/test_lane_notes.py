@@ -7,7 +7,7 @@ import pytest
 from integration.authority import lane_notes, service
 from tests.support.authority import MARIA, World, change, definition
 
-pytestmark = [pytest.mark.django_db, pytest.mark.evidence("K-06")]
+pytestmark = pytest.mark.django_db
 LANE = {"SourceLane": "prospect:1"}
 
 
