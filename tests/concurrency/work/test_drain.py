@@ -1,22 +1,15 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable
+from collections import Counter
 
 import pytest
 
+from tests.concurrency.work.waits import until
 from tests.support.processes import manage
-from tests.support.work import Pack, item_row, query
+from tests.support.work import Pack, attempt_rows, item_row, query
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.evidence("K-08")]
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.02)
 
 
 def own_rows() -> list[dict]:
@@ -43,6 +36,39 @@ def test_worker__on_sigterm_finishes_what_runs_and_claims_no_more(database_url, 
     rows = own_rows()
     assert len(rows) == 2, "the worker's own row and one fence"
     assert all(row["StoppedAt"] for row in rows)
+
+
+def test_worker__on_sigterm_gives_back_what_it_has_claimed_ahead(database_url, tmp_path):
+    gate, record = tmp_path / "gate", tmp_path / "runs"
+    pack = Pack(flow="tests.record")
+    payload = {"file": str(record)}
+    before = pack.admit(100, payload=payload)
+    (held,) = pack.admit(payload={"file": str(gate)}, FlowName="tests.hold")
+    after = pack.admit(60, payload=payload)
+    worker = manage(["work", "--concurrency", "1", "--roles", "claim"], database_url)
+    until(gate.with_suffix(".started").exists, "the flow started")
+    waiting = "SELECT WorkId FROM _System_ConnectorWorkItem WHERE State = 'processing' AND WorkId <> %s"
+    until(lambda: query(waiting, held), "fast flows made it claim ahead")
+
+    worker.process.send_signal(signal.SIGTERM)
+    until(lambda: all(row["DrainStartedAt"] for row in own_rows()), "the drain was recorded")
+    gate.touch()
+
+    assert worker.wait() == 0, worker.output
+    rows = {work_id: item_row(work_id) for work_id in (*before, held, *after)}
+    given_back = {work_id for work_id, row in rows.items() if row["FailureClass"] == "released"}
+    assert given_back, "nothing was claimed ahead"
+    for work_id in given_back:
+        row = rows[work_id]
+        assert (row["State"], row["Attempt"], row["MaxAttempts"], row["FailureCount"]) == ("retry", 1, 4, 0)
+        assert (row["LeaseToken"], row["LeaseOwner"], row["LeaseUntil"]) == (None, None, None)
+    assert {row["State"] for row in rows.values()} <= {"succeeded", "retry", "pending"}
+    assert not given_back & set(record.read_text().split())
+
+    other = manage(["work", "--roles", "claim", "--until-idle"], database_url)
+    assert other.wait() == 0, other.output
+    assert Counter(record.read_text().split()) == Counter([*before, *after])
+    assert {tuple(row["Outcome"] for row in attempt_rows(work_id)) for work_id in given_back} == {("released", None)}
 
 
 def test_worker__whose_flow_outlasts_the_drain_stops_and_leaves_the_lease(database_url, tmp_path):
