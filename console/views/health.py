@@ -75,7 +75,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     workers = figures.workers_alive(now)
     Gauge("lockhouse_workers_alive", "Claim processes heard of lately.", registry=registry).set(workers.alive)
-    Gauge("lockhouse_claims_in_flight", "Executions running now.", registry=registry).set(workers.in_flight)
+    Gauge("lockhouse_claims_in_flight", "Claims that workers hold.", registry=registry).set(workers.in_flight)
     oldest = figures.oldest_due_at()
     Gauge(
         "lockhouse_oldest_due_seconds",

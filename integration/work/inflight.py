@@ -103,8 +103,8 @@ class InFlight:
         """Remove claims that ended or were given up."""
         with self._changed:
             for claim in claims:
-                self._live.pop(claim.work_id, None)
-                self._since.pop(claim.work_id, None)
+                if self._is_held(claim):
+                    del self._live[claim.work_id], self._since[claim.work_id]
             metrics.IN_FLIGHT.set(len(self._live))
             self._changed.notify_all()
 
@@ -137,5 +137,10 @@ class InFlight:
             at: The monotonic time just before the renewal.
         """
         with self._changed:
-            if claim.work_id in self._live:
+            if self._is_held(claim):
                 self._live[claim.work_id] = (claim, at)
+
+    def _is_held(self, claim: Claim) -> bool:
+        # An item whose lease was lost may be claimed anew by the same process while its earlier flow still runs.
+        held = self._live.get(claim.work_id)
+        return held is not None and held[0].lease_token == claim.lease_token

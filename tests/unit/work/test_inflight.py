@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 from integration.work.inflight import InFlight
+
+
+def claim(work_id: str, token: str = "1") -> Any:
+    return SimpleNamespace(work_id=work_id, lease_token=token)
 
 
 def test_cancellation__is_remembered_until_the_claim_ends():
     now = [0.0]
     live = InFlight(2, clock=lambda: now[0])
-    first, second = (SimpleNamespace(work_id=name) for name in ("a", "b"))
+    first, second = claim("a"), claim("b")
     live.add([first])
     now[0] = 1.0
     live.add([second])
@@ -25,3 +30,20 @@ def test_cancellation__is_remembered_until_the_claim_ends():
     live.note_cancelled([])
     assert live.is_cancelled(first) is False
     assert live.held_for(0.0) == ["b"]
+
+
+def test_claim__made_anew_while_the_earlier_flow_still_runs_is_not_ended_with_it():
+    now = [0.0]
+    live = InFlight(2, clock=lambda: now[0])
+    lost, anew = claim("a", "1"), claim("a", "2")
+    live.add([lost])
+    now[0] = 70.0
+    live.add([anew])
+
+    live.renewed(lost, 70.0)
+    live.remove([lost])
+
+    now[0] = 100.0
+    assert live.due_for_renewal(20.0) == [anew], "or its lease would run out under its flow"
+    live.remove([anew, anew])
+    assert (len(live), live.due_for_renewal(0.0), live.held_for(0.0)) == (0, [], [])
