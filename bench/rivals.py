@@ -207,8 +207,15 @@ def procrastinate(work: Workspace, postgres: Postgres) -> PostgresPeer:
     )
 
 
-def river(work: Workspace, postgres: Postgres, *, workers: int = 100) -> PostgresPeer | None:
-    """Return River, or None where it could not be built."""
+def river(work: Workspace, postgres: Postgres, *, workers: int = 100, cooldown_ms: int = 100) -> PostgresPeer | None:
+    """Return River, or None where it could not be built.
+
+    Args:
+        work: Where its log goes.
+        postgres: Its server.
+        workers: Jobs that run at once.
+        cooldown_ms: The least time between two looks for jobs; 100 is its default.
+    """
     if not RIVER.exists():
         return None
     return PostgresPeer(
@@ -217,7 +224,7 @@ def river(work: Workspace, postgres: Postgres, *, workers: int = 100) -> Postgre
         name="river",
         database="river",
         program=(),
-        work_arguments=(str(workers),),
+        work_arguments=(str(workers), str(cooldown_ms)),
         done="SELECT COUNT(*) FROM river_job WHERE state = 'completed'",
         ready="SELECT COUNT(*) FROM river_job WHERE state = 'available'",
         executable=RIVER,

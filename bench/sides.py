@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -68,6 +69,7 @@ class Lockhouse:
     won: int = 0
     environment: dict[str, str] = field(init=False, repr=False)
     _state: str = field(init=False, default="")
+    _ports: list[int] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.environment = install_lockhouse(self.work, self.server, self.database)
@@ -104,11 +106,20 @@ class Lockhouse:
             ]
             for process, port in zip(running, ports, strict=True):
                 await_port(process, port)
+            self._ports = ports
             yield running
-            for port in ports:
-                for outcome, count in claims_of(port):
-                    self.tried += count
-                    self.won += count if outcome == "claimed" else 0
+            self._tally(1)
+
+    def begin_counting(self, running: list[Any]) -> None:
+        """Forget the claims that the running workers have tried so far."""
+        del running
+        self._tally(-1)
+
+    def _tally(self, sign: int) -> None:
+        for port in self._ports:
+            for outcome, count in claims_of(port):
+                self.tried += sign * count
+                self.won += sign * count if outcome == "claimed" else 0
 
     def count(self, state: str) -> int:
         """Return how many items are in a state."""
@@ -199,6 +210,11 @@ class Floor:
             counted = json.loads(log.read_text().splitlines()[-1])
             self.won += counted["won"]
             self.tried += counted["won"] + counted["lost"]
+
+    def begin_counting(self, running: list[Any]) -> None:
+        """Forget the claims that the running loops have tried so far."""
+        for process in running:
+            process.send_signal(signal.SIGUSR1)
 
     def count(self, state: str) -> int:
         """Return how many rows are in a state."""

@@ -32,9 +32,15 @@ def main() -> None:
     cursor = connect(os.environ["PEER_URL"]).cursor()
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    # What was tried before the signal does not count.
+    anew: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda *_: anew.append(1))
     print("up", flush=True)
     won = lost = 0
     while not stop:
+        if anew:
+            anew.clear()
+            won = lost = 0
         cursor.execute(CANDIDATES)
         found = [row[0] for row in cursor.fetchall()]
         wanted = sorted(random.sample(found, min(BATCH, len(found))))

@@ -1,6 +1,6 @@
 // River as its documentation sets it up.
 //
-//	river schema, river load COUNT INTERVAL_SECONDS, river work MAX_WORKERS
+//	river schema, river load COUNT INTERVAL_SECONDS, river work MAX_WORKERS COOLDOWN_MS
 package main
 
 import (
@@ -77,11 +77,11 @@ func main() {
 		demand(err)
 		load(ctx, pool, number(2), time.Duration(seconds*float64(time.Second)))
 	case "work":
-		work(ctx, pool, number(2))
+		work(ctx, pool, number(2), time.Duration(number(3))*time.Millisecond)
 	}
 }
 
-func client(pool *pgxpool.Pool, maximum int) *river.Client[pgx.Tx] {
+func client(pool *pgxpool.Pool, maximum int, cooldown time.Duration) *river.Client[pgx.Tx] {
 	workers := river.NewWorkers()
 	w := &worker{}
 	if path := os.Getenv("BENCH_WAITS"); path != "" {
@@ -91,16 +91,17 @@ func client(pool *pgxpool.Pool, maximum int) *river.Client[pgx.Tx] {
 	}
 	river.AddWorker(workers, w)
 	made, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
-		Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: maximum}},
-		Workers: workers,
+		FetchCooldown: cooldown,
+		Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: maximum}},
+		Workers:       workers,
 	})
 	demand(err)
 	return made
 }
 
 func load(ctx context.Context, pool *pgxpool.Pool, count int, interval time.Duration) {
-	queue := client(pool, 1)
+	queue := client(pool, 1, river.FetchCooldownDefault)
 	note := strings.Repeat("x", 850)
 	if interval > 0 {
 		begun := time.Now()
@@ -122,8 +123,8 @@ func load(ctx context.Context, pool *pgxpool.Pool, count int, interval time.Dura
 	}
 }
 
-func work(ctx context.Context, pool *pgxpool.Pool, maximum int) {
-	queue := client(pool, maximum)
+func work(ctx context.Context, pool *pgxpool.Pool, maximum int, cooldown time.Duration) {
+	queue := client(pool, maximum, cooldown)
 	demand(queue.Start(context.Background()))
 	<-ctx.Done()
 	limited, cancel := context.WithTimeout(context.Background(), 20*time.Second)
