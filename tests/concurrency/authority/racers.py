@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from integration.authority.original_rules import decide_not_replayed
 from integration.authority.values import BOTH_PERMISSIONS, Ref, Replayed
 from integration.authority.verdicts import ok
 from integration.storage.locks import LockedPack, lock_packs
-from integration.storage.sql import events, packs, work_items
+from integration.storage.sql import events, packs, replays, work_items
 from integration.storage.statements import Returns, Statement
 from integration.values import Actor
 
@@ -34,6 +35,17 @@ def replay(work_id: str, name: str, user_id: int, mutant: str = "") -> dict[str,
         "event": None if winner is None else winner.child_event_id,
         "at": None if winner is None or winner.at is None else winner.at.isoformat(),
     }
+
+
+def own_until_changed(event_id: str) -> list[dict[str, Any]]:
+    """Ask the gate who owns an Event, wait for a line, and ask on in the same process until it says another."""
+    first = _own(event_id)
+    print("asked", flush=True)
+    sys.stdin.readline()
+    deadline = time.monotonic() + 40
+    while (found := _own(event_id)) == first and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return [first, found]
 
 
 def own_twice(event_id: str) -> list[dict[str, Any]]:
@@ -93,7 +105,13 @@ def _pack_unlocked() -> None:
     packs.LOCK_PACKS = _changed(packs.LOCK_PACKS, text)
 
 
+def _without_event_guard() -> None:
+    text = replays.RESERVE_EVENT_REPLAY.text.replace("AND ReplayedAt IS NULL", "")
+    replays.RESERVE_EVENT_REPLAY = _changed(replays.RESERVE_EVENT_REPLAY, text)
+
+
 MUTANTS = {
+    "no_event_guard": _without_event_guard,
     "no_rule": _without_rule,
     "no_guard": _without_guard,
     "no_keys": _without_keys,

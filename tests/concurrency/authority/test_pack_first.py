@@ -40,16 +40,17 @@ def replaying(database_url: str, work_id: str, mutant: str = "") -> Iterator[Com
 
 
 def waiting_trx(session: Session, engine: str) -> list[tuple[Any, ...]]:
-    """Return what the database says of transactions that wait for a lock, and of what they touched."""
+    """Return what the server says of this database's transactions that wait for a lock, and of what they touched."""
     if engine == "mariadb":
         return session.rows(
             "SELECT l.LOCK_TABLE, t.TRX_TABLES_LOCKED, t.TRX_QUERY FROM information_schema.INNODB_LOCK_WAITS w"
             " JOIN information_schema.INNODB_TRX t ON t.TRX_ID = w.REQUESTING_TRX_ID"
             " JOIN information_schema.INNODB_LOCKS l ON l.LOCK_ID = w.REQUESTED_LOCK_ID"
+            " WHERE l.LOCK_TABLE LIKE CONCAT('`', DATABASE(), '`.%')"
         )
     return session.rows(
         "SELECT CURRENT_SQL_DIGEST_TEXT, ALL_SQL_DIGESTS, RELATED_TABLE_IDS FROM information_schema.TIDB_TRX"
-        " WHERE State = 'LockWaiting'"
+        " WHERE State = 'LockWaiting' AND DB = DATABASE()"
     )
 
 
