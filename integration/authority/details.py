@@ -20,11 +20,12 @@ from integration.authority.listing import (
     ReceiptSummary,
 )
 from integration.authority.values import Owner, OwnerAmbiguous, OwnerKind, Ref, RefKind
-from integration.states import TERMINAL_STATES, AttemptOutcome, WorkItemState
+from integration.states import WorkItemState
 from integration.storage import db
 from integration.storage.db import Reader, Row
 from integration.storage.probe import capabilities
 from integration.storage.sql import dead_letters, replay_facts
+from integration.work.attempts import end_of, read_attempts
 
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -101,18 +102,19 @@ def _read_shown_row(reader: Reader, owner: Owner, event_id: str) -> Row | None:
 
 
 def _read_attempts(reader: Reader, row: DeadRow) -> tuple[AttemptSummary, ...]:
-    rows = reader.fetch_all(replay_facts.LIST_ATTEMPTS, {"work_id": row.work_id})
-    return tuple(_attempt(entry, row) for entry in rows)
+    if row.work_id is None:
+        return ()
+    return tuple(_attempt(entry, row) for entry in reversed(read_attempts(reader, row.work_id)))
 
 
 def _attempt(entry: Row, row: DeadRow) -> AttemptSummary:
-    # Retry and completion write the WorkItem alone, so the last attempt's end is read from there.
-    is_last = entry["Attempt"] == row.attempt
-    outcome, finished_at = entry["Outcome"], entry["FinishedAt"]
-    if is_last and outcome is None and row.state in TERMINAL_STATES:
-        outcome, finished_at = row.state, row.terminal_at
-    elif is_last and outcome is None and row.state == WorkItemState.RETRY:
-        outcome, finished_at = AttemptOutcome.RETRY, row.last_failed_at
+    outcome, finished_at = end_of(
+        entry,
+        attempt=row.attempt,
+        state=row.state,
+        terminal_at=row.terminal_at,
+        last_failed_at=row.last_failed_at,
+    )
     return AttemptSummary(
         attempt=entry["Attempt"],
         ownership_epoch=entry["OwnershipEpoch"],

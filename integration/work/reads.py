@@ -15,7 +15,6 @@ from integration.errors import InvalidInput, WorkItemNotFound
 from integration.projection.inputs import InputsMissing, count_inputs, read_generation
 from integration.states import (
     TERMINAL_STATES,
-    AttemptOutcome,
     WorkItemState,
     stored,
 )
@@ -23,6 +22,7 @@ from integration.storage import db
 from integration.storage.probe import capabilities
 from integration.storage.sql import operator_reads as sql
 from integration.storage.statements import Statement
+from integration.work.attempts import end_of, read_attempts
 
 #: Where counting a generation's inputs stops.
 MOST_INPUTS: Final = 1000
@@ -177,7 +177,6 @@ def get_work(work_id: str) -> WorkDetail:
     if row is None:
         raise WorkItemNotFound
     child = reader.fetch_one(sql.FIND_REPLAY_CHILD, {"work_id": work_id})
-    attempts = reader.fetch_all(sql.LIST_ATTEMPTS_OF_WORK, {"work_id": work_id})
     return WorkDetail(
         row=_work_row(row, pack_names([row["PackInstallId"]])),
         org_id=row["OrgId"],
@@ -193,7 +192,7 @@ def get_work(work_id: str) -> WorkDetail:
         first_failed_at=row["FirstFailedAt"],
         last_failed_at=row["LastFailedAt"],
         updated_at=row["UpdatedAt"],
-        attempts=tuple(_attempt(entry, row) for entry in attempts),
+        attempts=tuple(_attempt(entry, row) for entry in read_attempts(reader, work_id)),
         child_work_id=child["WorkId"] if child else None,
         child_state=child["State"] if child else None,
     )
@@ -235,17 +234,18 @@ def pack_names(ids: Iterable[str]) -> dict[str, PackName]:
 
 
 def _attempt(entry: dict[str, Any], item: dict[str, Any]) -> AttemptRow:
-    # Retry and completion write the WorkItem alone, so the newest attempt's end is read from there.
-    newest = entry["Attempt"] == item["Attempt"]
-    outcome = entry["Outcome"] or (item["State"] if newest else AttemptOutcome.LOST)
-    finished = entry["FinishedAt"]
-    if newest and finished is None and item["State"] != WorkItemState.PROCESSING:
-        finished = item["TerminalAt"] or item["LastFailedAt"]
+    outcome, finished_at = end_of(
+        entry,
+        attempt=item["Attempt"],
+        state=item["State"],
+        terminal_at=item["TerminalAt"],
+        last_failed_at=item["LastFailedAt"],
+    )
     return AttemptRow(
         attempt=entry["Attempt"],
         started_at=entry["StartedAt"],
-        finished_at=finished,
-        outcome=str(outcome),
+        finished_at=finished_at,
+        outcome=outcome or str(item["State"]),
     )
 
 

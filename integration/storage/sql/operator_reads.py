@@ -265,7 +265,7 @@ FIND_REPLAY_CHILD = Statement(
 LIST_ATTEMPTS_OF_WORK = Statement(
     name="LIST_ATTEMPTS_OF_WORK",
     text="""
-    SELECT Attempt, OwnershipEpoch, StartedAt, FinishedAt, Outcome
+    SELECT Attempt, OwnershipEpoch, StartedAt, DispatchedAt, FinishedAt, Outcome
       FROM _System_ConnectorExecutionAttempt
      WHERE WorkId = %(work_id)s
      ORDER BY Attempt DESC

@@ -151,18 +151,6 @@ READ_RECEIPT_SUMMARY = Statement(
     returns=Returns.ROW,
 )
 
-LIST_ATTEMPTS = Statement(
-    name="LIST_ATTEMPTS",
-    text="""
-    SELECT Attempt, OwnershipEpoch, StartedAt, DispatchedAt, FinishedAt, Outcome
-      FROM _System_ConnectorExecutionAttempt
-     WHERE WorkId = %(work_id)s
-     ORDER BY Attempt
-     LIMIT 200
-    """,
-    returns=Returns.ROWS,
-)
-
 #: Who reserved a row first: the trail's one `done` entry about it.
 FIND_REPLAY_ENTRY = Statement(
     name="FIND_REPLAY_ENTRY",
