@@ -38,6 +38,24 @@ def record(pack: LockedPack, fact: AuditFact) -> str:
     return _append(pack.tx, f"pack/{pack.pack_install_id}", fact)
 
 
+def record_in(tx: Tx, fact: AuditFact) -> str:
+    """Append an entry to its actor's stream, in the caller's transaction, which holds no pack.
+
+    Args:
+        tx: The transaction whose writes the entry tells of; both are stored or neither.
+        fact: What to write.
+
+    Returns:
+        The entry's id.
+
+    Raises:
+        IntegrityError: Another entry of the actor took the place; the caller runs its transaction again.
+
+    Locks: none.
+    """
+    return _append(tx, _stream_of(fact.actor), fact)
+
+
 def record_alone(fact: AuditFact, *, using: str = "default") -> str:
     """Append an entry to its actor's stream, in a transaction of its own.
 

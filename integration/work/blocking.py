@@ -7,8 +7,9 @@ the resolver gives it back. The dependency never becomes unmet again, so it may 
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -20,10 +21,12 @@ from integration.storage.db import Row
 from integration.storage.sql import dependencies
 from integration.work import metrics
 from integration.work.candidates import Candidate
+from integration.work.outage import OUTAGE, Backoff
 from integration.work.rules import rules_of
 
 #: How many blocked items one round looks at.
 BATCH: Final = 200
+_IDLE_SECONDS: Final = 0.5
 _START: Final = {"run_after": datetime(1970, 1, 2, tzinfo=UTC), "queue_class": "", "work_id": ""}
 log = structlog.get_logger(__name__)
 
@@ -94,6 +97,25 @@ class Resolver:
     def __init__(self) -> None:
         """Start at the oldest."""
         self._after: Row = dict(_START)
+
+    def run(self, stopping: threading.Event, wake: Callable[[], None]) -> None:
+        """Resolve until told to stop; `wake` is called when items were given back."""
+        backoff = Backoff("resolve", stopping.wait)
+        while not stopping.is_set():
+            try:
+                given_back = self.resolve()
+                backoff.over()
+            except OUTAGE as error:
+                backoff.met(error)
+                continue
+            if given_back:
+                wake()
+            else:
+                stopping.wait(_IDLE_SECONDS)
+
+    def is_idle(self) -> bool:
+        """Return True: what is blocked is unfinished work, which the claimer looks for."""
+        return True
 
     def resolve(self, *, limit: int = BATCH) -> int:
         """Look at the next page of blocked items and give back those whose dependency is met.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from integration.work.claim import LEASE_SECONDS
 from integration.work.families import CONNECTOR, Family
@@ -13,7 +15,18 @@ CLAIM: Final = "claim"
 MATERIALIZE: Final = "materialize"
 REAP: Final = "reap"
 RESOLVE: Final = "resolve"
-ROLES: Final = frozenset({CLAIM, MATERIALIZE, REAP, RESOLVE})
+BATCHES: Final = "batches"
+ROLES: Final = frozenset({CLAIM, MATERIALIZE, REAP, RESOLVE, BATCHES})
+
+
+class Loop(Protocol):
+    """What a role does in a thread of its own."""
+
+    def run(self, stopping: threading.Event, wake: Callable[[], None]) -> None:
+        """Run until `stopping` is set; call `wake` when there may be work to claim."""
+
+    def is_idle(self) -> bool:
+        """Return whether nothing waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

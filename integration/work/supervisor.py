@@ -12,7 +12,8 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -31,7 +32,7 @@ from integration.work.families import Family, of_schema, tables_of
 from integration.work.finisher import Finished, Finisher
 from integration.work.flows import discover_flows
 from integration.work.inflight import InFlight
-from integration.work.options import CLAIM, MATERIALIZE, REAP, RESOLVE, Options, Report
+from integration.work.options import CLAIM, MATERIALIZE, REAP, RESOLVE, Loop, Options, Report
 from integration.work.outage import OUTAGE, Backoff, patiently
 from integration.work.process import WorkerProcess, register_process
 
@@ -48,9 +49,16 @@ log = structlog.get_logger(__name__)
 class Supervisor:
     """One worker process."""
 
-    def __init__(self, options: Options) -> None:
-        """Prepare; `run` starts."""
+    def __init__(self, options: Options, loops: Mapping[str, Loop] | None = None) -> None:
+        """Prepare; `run` starts.
+
+        Args:
+            options: How it runs.
+            loops: What the roles do that stand above this package, by role.
+        """
         self._options = options
+        offered = {RESOLVE: Resolver(), **(loops or {})}
+        self._loops: dict[str, Loop] = {role: loop for role, loop in offered.items() if role in options.roles}
         self._process: WorkerProcess
         self._families: tuple[Family, ...] = options.families
         self._stop_asked = False
@@ -107,8 +115,8 @@ class Supervisor:
             sources.append(self._start(self._claim, "claimer"))
         if MATERIALIZE in options.roles:
             sources.append(self._start(self._materialize, "materializer"))
-        if RESOLVE in options.roles:
-            sources.append(self._start(self._resolve, "resolver"))
+        for role, loop in self._loops.items():
+            sources.append(self._start(partial(loop.run, self._stopping, self._wake.set), role))
         # Events are not set from a signal handler: it may interrupt the very wait that holds their lock.
         while not self._stop_asked and self._crash is None:
             time.sleep(0.05)
@@ -216,6 +224,7 @@ class Supervisor:
             return (
                 self._ingress_idle
                 and not len(self._live)
+                and all(loop.is_idle() for loop in self._loops.values())
                 and all(
                     db.read().fetch_one(family.statements.find_unfinished, {"family": family.name}) is None
                     for family in self._families
@@ -307,23 +316,6 @@ class Supervisor:
         for family in tables_of(self._families):
             rows = db.read().fetch_all(family.statements.list_cancel_requested, {"work_ids": work_ids})
             self._live.note_cancelled(row["WorkId"] for row in rows)
-
-    # The resolver
-
-    def _resolve(self) -> None:
-        resolver = Resolver()
-        backoff = Backoff("resolve", self._stopping.wait)
-        while not self._stopping.is_set():
-            try:
-                given_back = resolver.resolve()
-                backoff.over()
-            except OUTAGE as error:
-                backoff.met(error)
-                continue
-            if given_back:
-                self._wake.set()
-            else:
-                self._stopping.wait(_IDLE_SECONDS)
 
     # The materializer
 

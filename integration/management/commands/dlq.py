@@ -1,36 +1,23 @@
-"""`manage.py dlq`: list, show, plan and replay dead work from a terminal, under a named operator's rights."""
+"""`manage.py dlq`: list, show, plan and replay dead work, one or many, under a named operator's rights."""
 
 from __future__ import annotations
 
 import json
 import sys
 from argparse import ArgumentParser
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError
 
 from integration import errors
 from integration.authority import reads, service
-from integration.authority.listing import DeadFilters, DeadPage
+from integration.authority.listing import DeadPage
 from integration.authority.values import VIEW_PERMISSION, Plan, Ref, Refused, Replayed, Ruling
+from integration.management import batches
+from integration.management.filters import add_filters, filters_of
 from integration.management.operators import check_text, find_operator
 from integration.values import Actor, plain
-
-_TEXT_FILTERS: Final = (
-    "org",
-    "namespace",
-    "pack",
-    "provider",
-    "event-kind",
-    "work-type",
-    "owner",
-    "execution-class",
-    "source-lane",
-    "search",
-)
 
 
 class Command(BaseCommand):
@@ -39,16 +26,10 @@ class Command(BaseCommand):
     help = "Dead letters. Exit 0 done, 1 error, 2 usage, 3 refused with a code, 4 not found, 5 permission denied."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the four actions and their options."""
+        """Declare the actions and their options."""
         actions = parser.add_subparsers(dest="action", required=True)
         listing = actions.add_parser("list", help="List dead rows, latest death first.")
-        for name in _TEXT_FILTERS:
-            listing.add_argument(f"--{name}")
-        listing.add_argument("--min-attempts", type=int)
-        listing.add_argument("--max-attempts", type=int)
-        listing.add_argument("--died-after", help="ISO 8601 with a zone.")
-        listing.add_argument("--died-before", help="ISO 8601 with a zone.")
-        listing.add_argument("--replayed", choices=["yes", "no"])
+        add_filters(listing)
         listing.add_argument("--cursor", help="`newer` or `older` of another page.")
         listing.add_argument("--limit", type=int, default=reads.PAGE_ROWS)
         listing.add_argument("--count", action="store_true", help="Count too, up to a cap.")
@@ -62,7 +43,8 @@ class Command(BaseCommand):
         replay.add_argument("--dry-run", action="store_true", help="As `plan`.")
         for action in (plan, replay):
             action.add_argument("--route-version", type=int, help="Refuse if another route version is live.")
-        for action in (listing, show, plan, replay):
+        batch = actions.add_parser("batch", help="Replay in bulk: create, show, list, go, cancel.")
+        for action in (listing, show, plan, replay, *batches.add_verbs(batch)):
             action.add_argument("--as", dest="operator", required=True, help="Whose rights count, by user name.")
             action.add_argument("--json", action="store_true", help="Print one JSON document.")
 
@@ -87,7 +69,7 @@ class Command(BaseCommand):
 
     def _list(self, actor: Actor, options: dict[str, Any]) -> int:
         _demand(actor, VIEW_PERMISSION)
-        filters = _filters(options)
+        filters = filters_of(options)
         page = reads.list_dead(filters, options["cursor"], options["limit"])
         count = reads.count_dead(filters) if options["count"] else None
         if options["json"]:
@@ -182,6 +164,14 @@ class Command(BaseCommand):
                 f"won by {winner.actor_name or 'somebody'}{at}, child {winner.child_work_id or 'unknown'}"
             )
 
+    def _batch(self, actor: Actor, options: dict[str, Any]) -> int:
+        answer = batches.run(actor, options)
+        if options["json"]:
+            self._document(answer.document)
+        else:
+            self.stdout.write(answer.text)
+        return 0
+
     def _document(self, document: Any) -> None:
         self.stdout.write(json.dumps(document, ensure_ascii=False, sort_keys=True))
 
@@ -197,27 +187,5 @@ def _demand(actor: Actor, permission: str) -> None:
         raise errors.NotAllowed
 
 
-def _filters(options: Mapping[str, Any]) -> DeadFilters:
-    texts = {name.replace("-", "_"): options[name.replace("-", "_")] or None for name in _TEXT_FILTERS}
-    return DeadFilters(
-        **texts,
-        min_attempts=options["min_attempts"],
-        max_attempts=options["max_attempts"],
-        died_after=_moment("died_after", options["died_after"]),
-        died_before=_moment("died_before", options["died_before"]),
-        replayed={"yes": True, "no": False}.get(options["replayed"]),
-    )
-
-
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _moment(field: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        message = f"{field} is a time like 2026-01-31T12:00:00Z."
-        raise errors.InvalidInput(message, field=field) from None

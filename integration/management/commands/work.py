@@ -14,14 +14,15 @@ from django.core.checks import Tags
 from django.core.management.base import BaseCommand
 from prometheus_client import start_http_server
 
+from integration.batches.runner import Runner
 from integration.errors import EXIT_ERROR, IntegrationError
 from integration.work.families import FAMILIES, Family
-from integration.work.options import ROLES, Options
+from integration.work.options import BATCHES, ROLES, Options
 from integration.work.supervisor import Supervisor
 
 
 class Command(BaseCommand):
-    """Claim and run work, materialize receipts, reap what others lost, give back what waited, until a signal."""
+    """Claim and run work, materialize receipts, reap, give back what waited, replay in bulk, until a signal."""
 
     requires_system_checks = (Tags.database, Tags.models)
 
@@ -34,7 +35,7 @@ class Command(BaseCommand):
             "--roles",
             type=_roles,
             default=ROLES,
-            help="Of claim, materialize, reap, resolve, joined by commas.",
+            help="Of batches, claim, materialize, reap, resolve, joined by commas.",
         )
         parser.add_argument(
             "--families",
@@ -63,7 +64,8 @@ class Command(BaseCommand):
                 lease_seconds=options["lease_seconds"],
                 until_idle=options["until_idle"],
                 build_version=_build_version(),
-            )
+            ),
+            {BATCHES: Runner(lease_seconds=options["lease_seconds"])},
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: supervisor.stop())

@@ -35,6 +35,8 @@ RANK_OF_TABLE = {
     "_System_IntegrationQuotaWindow": LockRank.QUOTA,
     "_System_ConnectorAdmissionFence": LockRank.LEAF,
     "_System_ConnectorSchedulerLease": LockRank.LEAF,
+    "console_replaybatch": LockRank.LEAF,
+    "console_replaybatchitem": LockRank.LEAF,
 }
 #: Columns that find one row, or a sorted set of rows, of a table by a key.
 KEYS_OF_TABLE = {
@@ -49,6 +51,8 @@ KEYS_OF_TABLE = {
     "_System_ConnectorExecutionAttempt": {"WorkId"},
     "_System_ConnectorAdmissionFence": {"FenceId"},
     "_System_ConnectorSchedulerLease": {"PackInstallId"},
+    "console_replaybatch": {"id"},
+    "console_replaybatchitem": {"id"},
 }
 #: The only statement that locks through a join: two tables, in rank order, each by its key.
 JOINED_LOCKS = {"FIRST_CLAIM", "FIRST_CLAIM_OF_OLD_SCHEMA"}

@@ -1,0 +1,143 @@
+"""What a bulk replay takes: rows by a filter or by their ids, frozen, in the order in which they are replayed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from integration import errors
+from integration.authority import reads
+from integration.authority.listing import DeadFilters, DeadRow
+from integration.authority.values import OwnerAmbiguous, Ref
+from integration.batches.values import LARGEST, LARGEST_BY_ID
+from integration.values import digest_parts, plain
+
+#: Pages that one selection looks at, at most.
+_MOST_PAGES: Final = 200
+_PAGE: Final = 500
+_UNKNOWN: Final = (2**63, 2**63, datetime(9999, 1, 1, tzinfo=UTC))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """One row that is to be replayed."""
+
+    ref: Ref
+    namespace: str | None = None
+    event_kind: str | None = None
+    source_lane: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """A frozen selection.
+
+    Attributes:
+        items: The rows, by incarnation and ordinal: every source lane is in the order in which its inputs came.
+        asked: What was asked for, by name.
+        is_capped: There may be more rows that match.
+        left_out: Rows that match and that nothing could replay.
+        digest: Over the rows, in their order.
+    """
+
+    items: tuple[Selected, ...]
+    asked: Mapping[str, Any]
+    is_capped: bool
+    left_out: int
+    digest: str
+
+
+def select(
+    filters: DeadFilters | None = None, refs: Iterable[Ref] | None = None, *, cap: int = LARGEST, using: str = "default"
+) -> Selection:
+    """Read what a bulk replay would take now.
+
+    Args:
+        filters: What to narrow the dead rows to; replayed ones are left out by themselves.
+        refs: Rows by id, in place of a filter.
+        cap: Rows at most; of more, the latest to die are taken.
+        using: The database alias.
+
+    Returns:
+        The rows, sorted and without duplicates.
+
+    Raises:
+        InvalidInput: Neither or both of filter and ids, a cap out of range, too many ids, a filter on replayed rows.
+
+    Locks: none.
+    """
+    if (filters is None) == (refs is None):
+        message = "A bulk replay takes a filter or ids."
+        raise errors.InvalidInput(message, field="selection")
+    if not 1 <= cap <= LARGEST:
+        message = f"A bulk replay has 1 to {LARGEST} rows."
+        raise errors.InvalidInput(message, field="cap")
+    if refs is not None:
+        return _by_id(tuple(refs), using)
+    if filters is None:
+        raise errors.InvariantBroken
+    return _by_filter(filters, cap, using)
+
+
+def _by_filter(filters: DeadFilters, cap: int, using: str) -> Selection:
+    if filters.replayed:
+        message = "What was replayed is not replayed again."
+        raise errors.InvalidInput(message, field="replayed")
+    filters = dataclasses.replace(filters, replayed=False)
+    rows: dict[str, DeadRow] = {}
+    left_out, cursor = 0, None
+    for _ in range(_MOST_PAGES):
+        page = reads.list_dead(filters, cursor, _PAGE, using=using)
+        left_out += sum(len(rejected.work_ids) for rejected in page.rejected)
+        for row in page.rows:
+            if row.is_actionable:
+                rows[row.ref.id] = row
+            else:
+                left_out += 1
+        cursor = page.older
+        if cursor is None or len(rows) > cap:
+            break
+    taken = list(rows.values())[:cap]
+    asked = {name: value for name, value in plain(filters).items() if value is not None and name != "replayed"}
+    is_capped = cursor is not None or len(rows) > cap
+    return _frozen([(_place(row), _selected(row)) for row in taken], asked, left_out, is_capped=is_capped)
+
+
+def _by_id(refs: tuple[Ref, ...], using: str) -> Selection:
+    if len(refs) > LARGEST_BY_ID:
+        message = f"At most {LARGEST_BY_ID} rows are named by id; use a filter."
+        raise errors.InvalidInput(message, field="ids", found=len(refs))
+    found: dict[str, tuple[tuple[Any, ...], Selected]] = {}
+    for ref in refs:
+        try:
+            row = reads.get_detail(ref, using=using).row
+        except (errors.NotFound, OwnerAmbiguous):
+            # It keeps its place in the ledger, which tells what became of it.
+            found.setdefault(ref.id, (_UNKNOWN, Selected(ref=ref)))
+        else:
+            found.setdefault(row.ref.id, (_place(row), _selected(row)))
+    return _frozen(list(found.values()), {"ids": len(found)}, 0, is_capped=False)
+
+
+def _place(row: DeadRow) -> tuple[Any, ...]:
+    return (row.incarnation or 0, row.lane_ordinal or 0, row.received_at)
+
+
+def _selected(row: DeadRow) -> Selected:
+    return Selected(ref=row.ref, namespace=row.namespace, event_kind=row.event_kind, source_lane=row.source_lane)
+
+
+def _frozen(
+    placed: list[tuple[tuple[Any, ...], Selected]], asked: Mapping[str, Any], left_out: int, *, is_capped: bool
+) -> Selection:
+    items = tuple(item for _, item in sorted(placed, key=lambda entry: (entry[0], entry[1].ref.id)))
+    return Selection(
+        items=items,
+        asked=asked,
+        is_capped=is_capped,
+        left_out=left_out,
+        digest=digest_parts(*(str(item.ref) for item in items)),
+    )
