@@ -140,6 +140,12 @@ class InFlight:
             if self._is_held(claim):
                 self._live[claim.work_id] = (claim, at)
 
+    def is_in_time(self, claim: Claim, lease_seconds: float) -> bool:
+        """Return whether a claim is held and its lease, by this process's clock, has not run out."""
+        with self._changed:
+            held = self._live.get(claim.work_id)
+            return self._is_held(claim) and held is not None and self._clock() - held[1] < lease_seconds
+
     def _is_held(self, claim: Claim) -> bool:
         # An item whose lease was lost may be claimed anew by the same process while its earlier flow still runs.
         held = self._live.get(claim.work_id)

@@ -1,8 +1,9 @@
 """The worker process: one claimer that hands items to flow threads, and the threads around it.
 
 Slow flows are claimed one by one, as threads become free; fast ones many at a time, a little ahead of the threads.
-What succeeded is stored by the finisher, many ends in one write when there are many. The keeper renews every lease
-that the process holds, also of what waits for a thread, tells that the process lives and reaps what others lost.
+What succeeded is stored by the finisher, many ends in one write when there are many. The renewer renews every lease
+that the process holds, also of what waits for a thread; the keeper tells that the process lives and reaps what others
+lost. They are two, so that a reap that waits for a row costs no lease.
 A database that goes away stops nothing for longer than it is away.
 """
 
@@ -24,17 +25,18 @@ from integration.projection.sweep import Sweeper
 from integration.storage import db
 from integration.storage.probe import capabilities
 from integration.work import claim as claims
-from integration.work import execute, finish, metrics, reap
+from integration.work import execute, finish, reap
 from integration.work.blocking import Resolver
 from integration.work.candidates import CandidateQueue
 from integration.work.claim import Claim
-from integration.work.families import Family, of_schema, tables_of
+from integration.work.families import Family, of_schema
 from integration.work.finisher import Finished, Finisher
 from integration.work.flows import discover_flows
 from integration.work.inflight import InFlight
 from integration.work.options import CLAIM, MATERIALIZE, REAP, RESOLVE, Loop, Options, Report
 from integration.work.outage import OUTAGE, Backoff, patiently
 from integration.work.process import WorkerProcess, register_process
+from integration.work.renewer import Renewer
 
 _IDLE_SECONDS: Final = 0.5
 _BEAT_SECONDS: Final = 5.0
@@ -108,7 +110,7 @@ class Supervisor:
         )
         log.info("worker.started", process_id=self._process.process_id, roles=sorted(options.roles))
         runners = [self._start(self._run_flows, f"flow-{index}") for index in range(options.concurrency)]
-        keeper = self._start(self._keep, "keeper")
+        keepers = [self._start(self._keep, "keeper"), self._start(self._renew, "renewer")]
         finisher = self._start(self._finisher.run, "finisher")
         sources = []
         if CLAIM in options.roles:
@@ -122,7 +124,8 @@ class Supervisor:
             time.sleep(0.05)
         drained = self._drain(runners, sources, finisher)
         self._ended.set()
-        keeper.join(timeout=_STOP_PATIENCE_SECONDS)
+        for keeper in keepers:
+            keeper.join(timeout=_STOP_PATIENCE_SECONDS)
         if drained:
             self._say_stopped()
         log.info("worker.stopped", process_id=self._process.process_id, drained=drained, executed=self._executed)
@@ -254,6 +257,11 @@ class Supervisor:
             finish.release(claim)
             self._end([claim], 0)
             return
+        if not self._live.is_in_time(claim, self._options.lease_seconds):
+            # Its lease may have run out while it waited, through an outage: whoever has the item now runs it.
+            log.warning("work.abandoned", work_id=claim.work_id)
+            self._end([claim], 0)
+            return
         started = time.monotonic()
         verdict = execute.run(claim, is_cancelled=lambda: self._live.is_cancelled(claim))
         self._live.pace.note(time.monotonic() - started)
@@ -269,6 +277,10 @@ class Supervisor:
         self._live.remove(ended)
         self._wake.set()
 
+    def _renew(self) -> None:
+        options = self._options
+        Renewer(self._live, lease_seconds=options.lease_seconds, ended=self._ended).run(self._families)
+
     # The keeper
 
     def _keep(self) -> None:
@@ -278,8 +290,6 @@ class Supervisor:
         while not self._ended.wait(_KEEPER_SECONDS):
             now = time.monotonic()
             try:
-                self._renew(now)
-                self._look_for_cancellations()
                 if self._stopping.is_set() and not draining:
                     draining = True
                     self._process.start_drain()
@@ -298,24 +308,6 @@ class Supervisor:
                 backoff.over()
             except OUTAGE as error:
                 backoff.met(error)
-
-    def _renew(self, now: float) -> None:
-        for claim in self._live.due_for_renewal(self._options.lease_seconds / 3):
-            if claims.renew(claim):
-                metrics.RENEWALS.labels("renewed").inc()
-                self._live.renewed(claim, now)
-            else:
-                # It has just ended, or it was reaped: the flow's own end will be refused.
-                metrics.RENEWALS.labels("stale").inc()
-
-    def _look_for_cancellations(self) -> None:
-        """Ask about the flows that run long enough to be told."""
-        work_ids = tuple(sorted(self._live.held_for(_KEEPER_SECONDS)))
-        if not work_ids:
-            return
-        for family in tables_of(self._families):
-            rows = db.read().fetch_all(family.statements.list_cancel_requested, {"work_ids": work_ids})
-            self._live.note_cancelled(row["WorkId"] for row in rows)
 
     # The materializer
 

@@ -47,3 +47,18 @@ def test_claim__made_anew_while_the_earlier_flow_still_runs_is_not_ended_with_it
     assert live.due_for_renewal(20.0) == [anew], "or its lease would run out under its flow"
     live.remove([anew, anew])
     assert (len(live), live.due_for_renewal(0.0), live.held_for(0.0)) == (0, [], [])
+
+
+def test_claim__whose_lease_ran_out_while_it_waited_is_not_in_time():
+    now = [0.0]
+    live = InFlight(1, clock=lambda: now[0])
+    waits = claim("a")
+    live.add([waits])
+    now[0] = 59.9
+    assert live.is_in_time(waits, 60)
+    now[0] = 60.0
+    assert not live.is_in_time(waits, 60)
+    live.renewed(waits, 60.0)
+    assert live.is_in_time(waits, 60)
+    live.remove([waits])
+    assert not live.is_in_time(waits, 60)
