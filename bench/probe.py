@@ -16,6 +16,8 @@ from typing import Any
 import django
 
 _LANE = 1
+#: Planned after the transaction: MariaDB would wait for the rows that it holds.
+_LOCKED = frozenset({"FIRST_CLAIM"})
 
 
 class Probe:
@@ -109,27 +111,51 @@ def _rows_read() -> int:
 
 @contextmanager
 def _explained() -> Iterator[dict[str, list[str]]]:
-    """Ask for the plan of each of the program's statements just before it is sent, where it stands."""
+    """Ask for the plan of each of the program's statements, filled in when the block ends.
+
+    MariaDB looks rows up while it plans, so it is asked just before the statement is sent, on another connection.
+    TiDB does not, and is asked afterwards.
+    """
     from django.db import connection
 
     from integration.storage.statements import all_statements
 
-    names = {statement.text: name for _, name, statement in all_statements()}
+    # Older schemas have the same text under a longer name.
+    names: dict[str, str] = {}
+    for _, name, statement in sorted(all_statements(), key=lambda found: len(found[1])):
+        names.setdefault(statement.text, name)
     is_tidb = connection.settings_dict["ENGINE"] == "django_tidb"
+    asking = connection.copy()
+    sent: dict[str, tuple[str, Any]] = {}
     plans: dict[str, list[str]] = {}
 
-    def explain(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+    def ask(name: str, sql: str, params: Any) -> None:
+        with asking.cursor() as cursor:
+            cursor.execute("EXPLAIN " + sql, params)
+            steps = _steps(cursor)
+        plans[name] = _tidb_plan(steps) if is_tidb else _mariadb_plan(steps)
+
+    def record(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         name = names.get(sql)
-        if name is not None and name not in plans and not name.startswith("INSERT") and not many:
-            execute("EXPLAIN " + sql, params, many, context)
-            cursor = context["cursor"]
-            columns = [column[0] for column in cursor.description]
-            steps = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
-            plans[name] = _tidb_plan(steps) if is_tidb else _mariadb_plan(steps)
+        if name is not None and name not in sent and not name.startswith("INSERT") and not many:
+            sent[name] = (sql, params)
+            if not is_tidb and name not in _LOCKED:
+                ask(name, sql, params)
         return execute(sql, params, many, context)
 
-    with connection.execute_wrapper(explain):
-        yield plans
+    try:
+        with connection.execute_wrapper(record):
+            yield plans
+        for name, (sql, params) in sent.items():
+            if name not in plans:
+                ask(name, sql, params)
+    finally:
+        asking.close()
+
+
+def _steps(cursor: Any) -> list[dict[str, Any]]:
+    columns = [column[0] for column in cursor.description]
+    return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
 
 
 def _mariadb_plan(steps: list[dict[str, Any]]) -> list[str]:
