@@ -147,3 +147,20 @@ class ReplayForm(forms.Form):
             return check_reason(" ".join(str(self.cleaned_data["reason"]).split()))
         except InvalidInput as error:
             raise forms.ValidationError(error.operator_message(), code="invalid") from error
+
+
+class BatchForm(forms.Form):
+    """What an operator sends to replay a selection in bulk."""
+
+    reason = ReplayForm.base_fields["reason"]
+    canary = forms.IntegerField(
+        label="First only so many, then wait for go", required=False, min_value=0, max_value=10_000
+    )
+    halt_after = forms.IntegerField(
+        label="Halt after so many same refusals in a row", min_value=1, max_value=1_000, initial=10
+    )
+    per_minute = forms.IntegerField(label="Replays a minute, at most", required=False, min_value=0, max_value=60_000)
+    digest = forms.CharField(max_length=64, widget=forms.HiddenInput)
+    idempotency_key = forms.UUIDField(widget=forms.HiddenInput)
+
+    clean_reason = ReplayForm.clean_reason

@@ -9,6 +9,7 @@ from django.urls import URLPattern, URLResolver, path
 from console.api.urls import urls as api_urls
 from console.views import (
     audit,
+    batches,
     dead,
     errors,
     health,
@@ -40,6 +41,11 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("dlq/<str:ref>/json", dead.download, name="dead-json"),
         path("dlq/<str:ref>/replay", replays.confirm, name="replay"),
         path("dlq/<str:ref>/replayed", replays.progress, name="replayed"),
+        path("batches/", batches.list_rows, name="batches"),
+        path("batches/new", batches.create, name="batch-new"),
+        path("batches/<str:batch_id>/", batches.show, name="batch"),
+        path("batches/<str:batch_id>/go", batches.go, name="batch-go"),
+        path("batches/<str:batch_id>/cancel", batches.cancel, name="batch-cancel"),
         path("work/", work.list_rows, name="work"),
         path("work/<str:work_id>/", work.show, name="work-item"),
         path("receipts/", receipts.list_rows, name="receipts"),

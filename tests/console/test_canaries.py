@@ -11,6 +11,8 @@ from django.test import Client
 
 from console.models import AuditEntry
 from console.permissions import ADMIN_SITE, walk_routes
+from tests.support.authority import MARIA
+from tests.support.batches import batch_of, run_to_rest
 from tests.support.rows import CANARIES, Installation
 
 PATHS = [
@@ -22,6 +24,14 @@ PATHS = [
     "/dlq/{ref}/replay",
     "/dlq/{replayed}/",
     "/dlq/{replayed}/replayed",
+    "/batches/",
+    "/batches/new",
+    "/batches/new?attempts=1&cursor=x",
+    "/batches/{batch}/",
+    "/batches/{batch}/?after=1",
+    "/batches/{batch}/?after=x",
+    "/batches/{batch}/go",
+    "/batches/{batch}/cancel",
     "/work/",
     "/work/?state=dead",
     "/work/?state=processing",
@@ -66,6 +76,8 @@ def test_canaries__none_reaches_an_operator(
     }
     installation.worker()
     installation.fence()
+    refs["batch"] = batch_of(MARIA).id
+    assert run_to_rest() == 0, "its maker has no account"
     form = client.get(f"/dlq/{refs['replayed']}/replay").content.decode()
     token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form)
     assert token is not None

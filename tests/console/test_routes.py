@@ -11,6 +11,9 @@ from django.test import Client
 from console.checks import check_every_route_declares_its_permission
 from console.models import User
 from console.permissions import ADMIN_SITE, ANONYMOUS, AUDIT, GROUPS, REPLAY, SIGNED_IN, VIEW, Route, walk_routes
+from tests.support.authority import MARIA as KEEPER
+from tests.support.authority import change
+from tests.support.batches import batch_of
 from tests.support.rows import Installation
 
 ROUTES = [route for route in walk_routes() if route.access != ADMIN_SITE]
@@ -21,6 +24,9 @@ def _path(route: Route, ref: str) -> str:
     path = "/" + route.pattern
     for name in ("ref", "work_id", "receipt_id"):
         path = path.replace(f"<str:{name}>", ref)
+    if "<str:batch_id>" in path:
+        path = path.replace("<str:batch_id>", batch_of(KEEPER, reason="x").id)
+        change("UPDATE console_replaybatch SET state = 'waiting'")
     return path
 
 
@@ -28,7 +34,7 @@ def _ask(client: Client, route: Route, ref: str) -> int:
     if route.name == "api:connector-event-replay":
         sent = {"data": {"reason": "x"}, "content_type": "application/json", "headers": {"Idempotency-Key": "k"}}
         return int(client.post(_path(route, ref), **sent).status_code)
-    if route.name == "sign-out":
+    if route.name in {"sign-out", "batch-go", "batch-cancel"}:
         return int(client.post(_path(route, ref)).status_code)
     return int(client.get(_path(route, ref)).status_code)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from console.models import User
 from integration.authority import service as authority
@@ -227,3 +229,23 @@ def test_idle__is_when_no_batch_runs():
     assert Runner().is_idle()
     service.go(batch.id, actor=actor)
     assert not Runner().is_idle()
+
+
+def test_ledger__costs_a_few_point_statements_an_item():
+    """Half of a batch's throughput is the most that its ledger may take; a replay alone is some twenty statements."""
+    actor, world = replayer(), World()
+    for ref in (world.work(), world.work()):
+        with CaptureQueriesContext(connection) as single:
+            authority.replay(ref, actor=actor, reason="x", idempotency_key=ref.id)
+    costs = []
+    for rows in (4, 20):
+        for _ in range(rows):
+            world.work()
+        batch = batch_of(actor, halt_after=2)
+        with CaptureQueriesContext(connection) as bulk:
+            assert run_to_rest() == rows
+        assert get_batch(batch.id).totals == Totals(replayed=rows)
+        costs.append(len(bulk))
+    an_item = (costs[1] - costs[0]) / 16
+    assert an_item - len(single) <= 8
+    assert an_item < 2 * len(single)

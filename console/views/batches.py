@@ -1,0 +1,146 @@
+"""Bulk replays: the list, one with its progress, the confirm page of a new one, go and cancel."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from console import shown
+from console.forms import BatchForm, DeadFilter
+from console.middleware import actor_of
+from console.paging import neighbour
+from console.permissions import REPLAY, VIEW, requires
+from integration.batches import reads, service
+from integration.batches.selection import select
+from integration.batches.values import ENDED, BatchState
+from integration.errors import InvalidInput, Refused
+
+FIRST_ROWS = 10
+#: States in which somebody has to say go.
+STOPPED = frozenset({BatchState.WAITING, BatchState.HALTED})
+
+
+@require_GET
+@requires(VIEW)
+def list_rows(request: HttpRequest) -> HttpResponse:
+    """List bulk replays, newest first; a fragment is the rows alone."""
+    page = reads.list_batches(request.GET.get("cursor") or None)
+    context = {
+        "section": "batches",
+        "page": page,
+        "is_further": bool(request.GET.get("cursor")),
+        "older": neighbour(request, page.older),
+        "read_at": timezone.now(),
+    }
+    template = "console/batches/_rows.html" if request.htmx else "console/batches/page.html"  # type: ignore[attr-defined]
+    return render(request, template, context)
+
+
+@never_cache
+@require_GET
+@requires(VIEW)
+def show(request: HttpRequest, batch_id: str) -> HttpResponse:
+    """Show one bulk replay and how far it is; a poll that finds nothing new is answered 204."""
+    batch = reads.get_batch(batch_id)
+    seen = f"{batch.state}-{batch.totals.done}"
+    if request.htmx and request.GET.get("seen") == seen:  # type: ignore[attr-defined]
+        return HttpResponse(status=204)
+    after = _place(request.GET.get("after"))
+    items = reads.list_items(batch.id, after, reads.PAGE_ROWS + 1)
+    context = {
+        "section": "batches",
+        "batch": batch,
+        "seen": seen,
+        "after": after,
+        "is_ended": batch.state in ENDED,
+        "is_stopped": batch.state in STOPPED,
+        "refusals": reads.refusals(batch.id),
+        "items": items[: reads.PAGE_ROWS],
+        "next_after": items[reads.PAGE_ROWS - 1].position if len(items) > reads.PAGE_ROWS else None,
+        "may_replay": request.user.has_perm(REPLAY),
+        "read_at": timezone.now(),
+    }
+    template = "console/batches/_progress.html" if request.htmx else "console/batches/detail.html"  # type: ignore[attr-defined]
+    return render(request, template, context)
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+@requires(REPLAY)
+@requires(VIEW)
+def create(request: HttpRequest) -> HttpResponse:
+    """Show what a bulk replay of the list's filter would take, or store it.
+
+    A POST takes only the selection that the page showed; one that drifted is 409 with the new one.
+    """
+    filters = DeadFilter(request.GET)
+    if not filters.is_valid():
+        message = "The filter is not valid."
+        raise InvalidInput(message)
+    selection = select(shown.dead_filters({**filters.cleaned_data, "replayed": "no"}))
+    form = BatchForm(request.POST or None, initial={"idempotency_key": uuid.uuid4()})
+    refusal, status = None, 200
+    if request.method == "POST":
+        if form.is_valid():
+            try:
+                batch = service.create(
+                    selection,
+                    actor=actor_of(request),
+                    reason=form.cleaned_data["reason"],
+                    canary=form.cleaned_data["canary"] or 0,
+                    halt_after=form.cleaned_data["halt_after"],
+                    per_minute=form.cleaned_data["per_minute"] or 0,
+                    expected_digest=form.cleaned_data["digest"],
+                    idempotency_key=str(form.cleaned_data["idempotency_key"]),
+                )
+            except Refused as error:
+                refusal, status = error, error.http_status
+            else:
+                return redirect(reverse("batch", args=[batch.id]))
+        else:
+            status = 422
+    context: dict[str, Any] = {
+        "section": "batches",
+        "selection": selection,
+        "first": selection.items[:FIRST_ROWS],
+        "chosen": [(label, value) for name, label, value in filters.chosen() if name != "replayed"],
+        "form": form,
+        "refusal": refusal,
+        "query": request.GET.urlencode(),
+        "read_at": timezone.now(),
+    }
+    return render(request, "console/batches/new.html", context, status=status)
+
+
+@require_POST
+@requires(REPLAY)
+@requires(VIEW)
+def go(request: HttpRequest, batch_id: str) -> HttpResponse:
+    """Let a bulk replay go on that waits or was halted."""
+    service.go(batch_id, actor=actor_of(request))
+    return redirect(reverse("batch", args=[batch_id]))
+
+
+@require_POST
+@requires(REPLAY)
+@requires(VIEW)
+def cancel(request: HttpRequest, batch_id: str) -> HttpResponse:
+    """Stop a bulk replay for good."""
+    service.cancel(batch_id, actor=actor_of(request))
+    return redirect(reverse("batch", args=[batch_id]))
+
+
+def _place(text: str | None) -> int:
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        message = "The page's place is not one of this list."
+        raise InvalidInput(message)
+    return int(text)
