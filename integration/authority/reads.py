@@ -12,7 +12,20 @@ from typing import Any, Final
 
 from integration import errors
 from integration.authority import details
-from integration.authority.cursors import FAR_AHEAD, FIRST_UNDATED, LONG_AGO, START, UNDATED, Cursor, Place
+from integration.authority.cursors import FIRST_UNDATED, LONG_AGO, START, UNDATED, Cursor, Place
+from integration.authority.dead_statements import (
+    COUNTS,
+    COUNTS_UNDATED,
+    ROW_FILTERS,
+    STREAMS,
+    choose_statements,
+    choose_undated_statements,
+    filter_params,
+    is_wanted,
+    place_of,
+    start_params,
+    undated_start,
+)
 from integration.authority.details import get_detail
 from integration.authority.lineage import lineage
 from integration.authority.listing import (
@@ -27,7 +40,6 @@ from integration.storage import db
 from integration.storage.db import Reader, Row
 from integration.storage.probe import capabilities
 from integration.storage.sql import dead_letters as sql
-from integration.storage.statements import Statement
 
 __all__ = ["COUNT_CAP", "PAGE_ROWS", "count_dead", "get_detail", "lineage", "list_dead"]
 
@@ -38,39 +50,6 @@ COUNT_CAP: Final = 10_000
 WINDOWS: Final = (200, 2_000, 8_000)
 #: Keys of one owner that a count reads at most, as a multiple of its cap.
 _COUNT_WINDOW: Final = 2
-_COUNTS: Final[dict[tuple[bool, bool, bool], Statement]] = {
-    # Narrowed by a filter, with WorkItems, in one namespace.
-    (True, True, False): sql.COUNT_DEAD,
-    (True, True, True): sql.COUNT_DEAD_IN_NAMESPACE,
-    (True, False, False): sql.COUNT_EVENT_DEAD,
-    (True, False, True): sql.COUNT_EVENT_DEAD_IN_NAMESPACE,
-    (False, True, False): sql.COUNT_ALL_DEAD,
-    (False, True, True): sql.COUNT_ALL_DEAD_IN_NAMESPACE,
-    (False, False, False): sql.COUNT_ALL_EVENT_DEAD,
-    (False, False, True): sql.COUNT_ALL_EVENT_DEAD_IN_NAMESPACE,
-}
-_COUNTS_UNDATED: Final[dict[tuple[bool, bool], Statement]] = {
-    (True, False): sql.COUNT_UNDATED,
-    (True, True): sql.COUNT_UNDATED_IN_NAMESPACE,
-    (False, False): sql.COUNT_EVENT_UNDATED,
-    (False, True): sql.COUNT_EVENT_UNDATED_IN_NAMESPACE,
-}
-#: Filters on a row's own columns; namespace and time narrow the index range itself.
-_ROW_FILTERS: Final = (
-    "org",
-    "pack_name",
-    "pack_install_id",
-    "provider",
-    "event_kind",
-    "work_type",
-    "execution_class",
-    "source_lane",
-    "min_attempts",
-    "max_attempts",
-    "replayed",
-)
-_WORK_STREAMS: Final = ("d", "l")
-_STREAMS: Final = ("d", "l", "e")
 _SEARCH_ROWS: Final = 50
 
 
@@ -153,18 +132,18 @@ def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "defa
         page = _search(reader, filters, has_additive=has_additive)
         return CappedCount(count=len(page.rows), is_capped=len(page.rows) >= _SEARCH_ROWS)
     by_namespace = filters.namespace is not None
-    params = _filter_params(filters)
-    is_narrowed = any(params[name] is not None for name in _ROW_FILTERS)
-    statement = _COUNTS[is_narrowed, has_additive, by_namespace]
+    params = filter_params(filters)
+    is_narrowed = any(params[name] is not None for name in ROW_FILTERS)
+    statement = COUNTS[is_narrowed, has_additive, by_namespace]
     # Without a filter every key counts but for the few that the other owner has: one more than the cap is enough.
     window = cap * _COUNT_WINDOW if is_narrowed else cap + 1
-    for stream in _STREAMS:
-        wanted = _is_wanted(filters, stream)
-        params |= _start_params(stream, START.place)
+    for stream in STREAMS:
+        wanted = is_wanted(filters, stream)
+        params |= start_params(stream, START.place)
         params |= {f"{stream}_window": window if wanted else 0, f"{stream}_limit": cap + 1 if wanted else 0}
     parts = reader.fetch_all(statement, params)
     if filters.is_any_time:
-        parts += reader.fetch_all(_COUNTS_UNDATED[has_additive, by_namespace], params | _undated_start())
+        parts += reader.fetch_all(COUNTS_UNDATED[has_additive, by_namespace], params | undated_start())
     found = sum(int(part["Found"]) for part in parts)
     return CappedCount(
         count=min(found, cap), is_capped=found > cap or any(int(part["Seen"]) >= window for part in parts)
@@ -193,16 +172,16 @@ def _scan(
 ) -> list[_Scan]:
     """Read every stream until it has a page and one row, or its end, or the bound."""
     scans = [
-        _Scan(stream=stream, start=position.place, rows=[], is_done=not _is_wanted(filters, stream))
-        for stream in (_STREAMS if has_additive else ("e",))
+        _Scan(stream=stream, start=position.place, rows=[], is_done=not is_wanted(filters, stream))
+        for stream in (STREAMS if has_additive else ("e",))
     ]
-    choose = _statements if is_dated else _undated_statements
+    choose = choose_statements if is_dated else choose_undated_statements
     listing, seen = choose(filters, older=position.is_older, has_additive=has_additive)
-    base = _filter_params(filters)
+    base = filter_params(filters)
     for window in (max(window, 2 * limit) for window in WINDOWS):
         params = dict(base)
         for scan in scans:
-            params |= _start_params(scan.stream, scan.start)
+            params |= start_params(scan.stream, scan.start)
             params[f"{scan.stream}_window"] = 0 if scan.is_done else window
             params[f"{scan.stream}_limit"] = 0 if scan.is_done else limit + 1 - len(scan.rows)
         by_stream = {scan.stream: scan for scan in scans}
@@ -234,20 +213,20 @@ def _advance(scan: _Scan, reached: Row | None, window: int) -> None:
 def _merge(scans: Iterable[_Scan], *, older: bool) -> tuple[list[Row], Place | None]:
     """Put the streams into one order, and leave out what lies beyond a stream's bound: others may be between."""
     scans = list(scans)
-    rows = sorted((row for scan in scans for row in scan.rows), key=_place, reverse=older)
+    rows = sorted((row for scan in scans for row in scan.rows), key=place_of, reverse=older)
     bounds = [scan.bound for scan in scans if scan.bound is not None]
     if not bounds:
         return rows, None
     bound = max(bounds) if older else min(bounds)
-    return [row for row in rows if (_place(row) >= bound if older else _place(row) <= bound)], bound
+    return [row for row in rows if (place_of(row) >= bound if older else place_of(row) <= bound)], bound
 
 
 def _neighbours(
     position: Cursor, found: list[Row], *, bound: Place | None, has_more: bool
 ) -> tuple[str | None, str | None]:
     """Return the cursors of the newer and the older page."""
-    first = _place(found[0]) if found else position.place
-    last = _place(found[-1]) if found else position.place
+    first = place_of(found[0]) if found else position.place
+    last = place_of(found[-1]) if found else position.place
     if position.is_older:
         newer = None if position == START else Cursor(place=first, is_older=False).encode()
         beyond = last if has_more else bound
@@ -280,7 +259,7 @@ def _compose(
 
 def _search(reader: Reader, filters: DeadFilters, *, has_additive: bool) -> DeadPage:
     """Find rows by id or idempotency key: point reads, one page."""
-    params = _filter_params(filters)
+    params = filter_params(filters)
     event_ids = _search_event_ids(reader, filters, params, has_additive=has_additive)
     found: list[Row] = []
     if event_ids:
@@ -292,7 +271,7 @@ def _search(reader: Reader, filters: DeadFilters, *, has_additive: bool) -> Dead
             owned = {event_id for event_id, items in candidates.items() if any(map(details.is_owning, items))}
             rows = reader.fetch_all(sql.LIST_DEAD_EVENTS_OF_EVENTS, ids)
             found += [row for row in rows if row["EventId"] not in owned]
-    found.sort(key=_place, reverse=True)
+    found.sort(key=place_of, reverse=True)
     rows_made, rejected = _compose(reader, found[:_SEARCH_ROWS], has_additive=has_additive)
     return DeadPage(rows=rows_made, rejected=rejected, newer=None, older=None, searched_back_to=None)
 
@@ -307,79 +286,3 @@ def _search_event_ids(
         rows = reader.fetch_all(sql.FIND_EVENTS_BY_KEY, {**params, "idempotency_key": text})
         return tuple(row["EventId"] for row in rows)
     return details.event_ids_of(reader, ref, has_additive=has_additive)
-
-
-def _place(row: Row) -> Place:
-    return Place(at=row["TerminalAt"] or UNDATED, id=row["EventId"] if row["Stream"] == "e" else row["WorkId"])
-
-
-def _is_wanted(filters: DeadFilters, stream: str) -> bool:
-    if filters.owner is None:
-        return True
-    return (filters.owner == OwnerKind.WORK_ITEM) == (stream in _WORK_STREAMS)
-
-
-def _start_params(stream: str, place: Place) -> dict[str, Any]:
-    """Give a stream's place under both directions' names; each statement uses one of them."""
-    return {
-        f"{stream}_upper_at": place.at,
-        f"{stream}_upper_id": place.id,
-        f"{stream}_lower_at": place.at,
-        f"{stream}_lower_id": place.id,
-    }
-
-
-def _undated_start() -> dict[str, Any]:
-    """Return where every stream's undated rows begin."""
-    return {f"{stream}_upper_id": FIRST_UNDATED.id for stream in _STREAMS}
-
-
-def _filter_params(filters: DeadFilters) -> dict[str, Any]:
-    pack_is_id = filters.pack is not None and details.looks_like_id(filters.pack)
-    return {
-        "org": filters.org,
-        "namespace": filters.namespace,
-        "pack_name": None if pack_is_id else filters.pack,
-        "pack_install_id": filters.pack if pack_is_id else None,
-        "provider": filters.provider,
-        "event_kind": filters.event_kind,
-        "work_type": filters.work_type,
-        "execution_class": filters.execution_class,
-        "source_lane": filters.source_lane,
-        "min_attempts": filters.min_attempts,
-        "max_attempts": filters.max_attempts,
-        "replayed": filters.replayed,
-        "died_after": filters.died_after or LONG_AGO,
-        "died_before": filters.died_before or FAR_AHEAD,
-        "is_any_time": filters.is_any_time,
-    }
-
-
-def _statements(filters: DeadFilters, *, older: bool, has_additive: bool) -> tuple[Statement, Statement]:
-    """Return the list statement and the one that tells where its windows ended."""
-    by_namespace = filters.namespace is not None
-    return {
-        (True, False, True): (sql.LIST_DEAD_OLDER, sql.SEEN_DEAD_OLDER),
-        (True, False, False): (sql.LIST_DEAD_NEWER, sql.SEEN_DEAD_NEWER),
-        (True, True, True): (sql.LIST_DEAD_IN_NAMESPACE_OLDER, sql.SEEN_DEAD_IN_NAMESPACE_OLDER),
-        (True, True, False): (sql.LIST_DEAD_IN_NAMESPACE_NEWER, sql.SEEN_DEAD_IN_NAMESPACE_NEWER),
-        (False, False, True): (sql.LIST_EVENT_DEAD_OLDER, sql.SEEN_EVENT_DEAD_OLDER),
-        (False, False, False): (sql.LIST_EVENT_DEAD_NEWER, sql.SEEN_EVENT_DEAD_NEWER),
-        (False, True, True): (sql.LIST_EVENT_DEAD_IN_NAMESPACE_OLDER, sql.SEEN_EVENT_DEAD_IN_NAMESPACE_OLDER),
-        (False, True, False): (sql.LIST_EVENT_DEAD_IN_NAMESPACE_NEWER, sql.SEEN_EVENT_DEAD_IN_NAMESPACE_NEWER),
-    }[has_additive, by_namespace, older]
-
-
-def _undated_statements(filters: DeadFilters, *, older: bool, has_additive: bool) -> tuple[Statement, Statement]:
-    """Return the same two statements for the rows without a terminal time."""
-    by_namespace = filters.namespace is not None
-    return {
-        (True, False, True): (sql.LIST_UNDATED_OLDER, sql.SEEN_UNDATED_OLDER),
-        (True, False, False): (sql.LIST_UNDATED_NEWER, sql.SEEN_UNDATED_NEWER),
-        (True, True, True): (sql.LIST_UNDATED_IN_NAMESPACE_OLDER, sql.SEEN_UNDATED_IN_NAMESPACE_OLDER),
-        (True, True, False): (sql.LIST_UNDATED_IN_NAMESPACE_NEWER, sql.SEEN_UNDATED_IN_NAMESPACE_NEWER),
-        (False, False, True): (sql.LIST_EVENT_UNDATED_OLDER, sql.SEEN_EVENT_UNDATED_OLDER),
-        (False, False, False): (sql.LIST_EVENT_UNDATED_NEWER, sql.SEEN_EVENT_UNDATED_NEWER),
-        (False, True, True): (sql.LIST_EVENT_UNDATED_IN_NAMESPACE_OLDER, sql.SEEN_EVENT_UNDATED_IN_NAMESPACE_OLDER),
-        (False, True, False): (sql.LIST_EVENT_UNDATED_IN_NAMESPACE_NEWER, sql.SEEN_EVENT_UNDATED_IN_NAMESPACE_NEWER),
-    }[has_additive, by_namespace, older]

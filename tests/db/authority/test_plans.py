@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from integration.authority import reads
+from integration.authority import dead_statements, reads
 from integration.authority.cursors import START, Place
 from integration.authority.listing import DeadFilters
 from integration.storage.db import _adapt
@@ -39,10 +39,10 @@ def world() -> World:
 
 
 def params(world: World, place: Place | None = None) -> dict[str, Any]:
-    values = reads._filter_params(DeadFilters(namespace=world.namespace, event_kind=world.kind))
+    values = dead_statements.filter_params(DeadFilters(namespace=world.namespace, event_kind=world.kind))
     place = place or Place(at=world.now - timedelta(seconds=30), id="01a2")
     for stream in "dle":
-        values |= reads._start_params(stream, place) | {f"{stream}_window": 8000, f"{stream}_limit": 51}
+        values |= dead_statements.start_params(stream, place) | {f"{stream}_window": 8000, f"{stream}_limit": 51}
     return _adapt(values)
 
 
