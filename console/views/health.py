@@ -16,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from console.permissions import VIEW
+from console.pressure import register_pressure
 from integration.errors import IntegrationError
 from integration.states import ReceiptState, WorkItemState
 from integration.work import figures
@@ -82,6 +83,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         "How long the longest waiting due WorkItem waits.",
         registry=registry,
     ).set(max(0.0, (now - oldest).total_seconds()) if oldest else 0.0)
+    register_pressure(registry)
     return HttpResponse(generate_latest(registry) + _counted(), content_type=CONTENT_TYPE_LATEST)
 
 
