@@ -11,6 +11,8 @@ from django.conf import settings
 from playwright.sync_api import Page
 
 from console.models import User
+from tests.support.authority import MARIA, change
+from tests.support.batches import batch_of
 from tests.support.rows import Installation
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,8 +29,13 @@ def _paths(installation: Installation) -> list[str]:
     receipt = installation.quarantined()
     installation.worker()
     installation.fence()
+    batch = batch_of(MARIA)
+    change("UPDATE console_replaybatch SET state = 'halted', halt_code = 'admission_fenced'")
     return [
         "/",
+        "/batches/",
+        "/batches/new",
+        f"/batches/{batch.id}/",
         "/dlq/",
         "/dlq/?namespace=acme-sales&replayed=no",
         "/dlq/?died_after=nonsense",
