@@ -17,6 +17,7 @@ from integration.storage.sql.work_port import PackStatements
 from integration.values import digest_text
 from integration.work import policy
 from integration.work.families import CONNECTOR, Family
+from integration.work.pages import Walk
 from integration.work.process import WorkerProcess
 from integration.work.rules import rules_of
 
@@ -24,13 +25,14 @@ from integration.work.rules import rules_of
 WINDOW: Final = 256
 #: How many looks are made past lanes that are closed, before the claimer waits.
 _LOOKS: Final = 3
-#: How long lanes stay left out after looks that found nothing else, so that the next ones come further.
+#: How many pages that hold nothing but closed lanes one look reads.
+_CLOSED_PAGES: Final = 4
+#: How long closed lanes stay left out of the further looks, and how often these are made and begun anew at least.
 _PASSED_SECONDS: Final = 2.0
 #: How many lanes are left out at the most; a statement names each of them.
 _MOST_PASSED: Final = 20_000
-#: An IN list must not be empty; no id, lane or key has this form.
-_NOTHING: Final = ("-",)
-_PACK_SHARE: Final = 8
+#: With fewer usable ones in the first look, now and then a further one is made all the same.
+_FEW: Final = 8
 #: How an earlier attempt ended, where the failure's class says more than that it failed.
 _OUTCOMES: Final = {
     FailureClass.LEASE_LOST.value: AttemptOutcome.LOST,
@@ -155,8 +157,8 @@ class CandidateQueue:
         self._family = family
         self._window = window
         self._found: deque[Candidate] = deque()
-        self._passed: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-        self._passed_until = 0.0
+        self._further: Walk | None = None
+        self._anew_at = self._lanes_until = self._further_at = 0.0
         self._ended_packs: set[str] = set()
         #: The last look met items that only a lane keeps waiting.
         self.saw_closed_lane = False
@@ -189,44 +191,58 @@ class CandidateQueue:
 
     def _fill(self) -> None:
         self.saw_closed_lane = False
-        blocked, busy = map(set, self._passed if self._clock() < self._passed_until else ((), ()))
-        for _ in range(_LOOKS):
-            window = self._look(blocked, busy)
-            usable = self._open_ones(window, blocked, busy)
-            if usable:
-                ordered = policy.take_turns(usable, lambda item: (item.pack_install_id, item.queue_class))
-                self._found.extend(
-                    policy.take_share(
-                        ordered, lambda item: item.work_id, place=self._process.place, places=self._process.places
-                    )
-                )
-                return
-            if len(window) < self._window:
-                self._passed_until = 0.0
-                return
-        # However many lanes are closed, what is open behind them has its turn.
-        if len(blocked) + len(busy) < _MOST_PASSED:
-            self._passed = (frozenset(blocked), frozenset(busy))
-            self._passed_until = self._clock() + _PASSED_SECONDS
-        else:
-            self._passed_until = 0.0
+        first = Walk()
+        usable = self._look(first)
+        if not first.is_through and (len(usable) < _FEW and (not usable or self._clock() >= self._further_at)):
+            usable += self._look_further(first, usable)
+        ordered = policy.take_turns(
+            {item.work_id: item for item in usable}.values(), lambda item: (item.pack_install_id, item.queue_class)
+        )
+        self._found.extend(
+            policy.take_share(
+                ordered, lambda item: item.work_id, place=self._process.place, places=self._process.places
+            )
+        )
 
-    def _look(self, blocked: set[str], busy: set[str]) -> list[Candidate]:
-        reader = db.read()
-        lanes = {"blocked_lanes": blocked or _NOTHING, "busy_targets": busy or _NOTHING, "limit": self._window}
-        closed = self._process.closed_pack_ids() or _NOTHING
-        params = {"closed_packs": closed, "family": self._family.name, **lanes}
-        rows = reader.fetch_all(self._family.statements.list_candidates, params)
-        packs = self._family.packs
-        if len(rows) >= self._window and packs is not None:
-            seen = {row["PackInstallId"] for row in rows}
-            for pack in self._process.pack_ids():
-                if pack not in seen and pack not in closed:
-                    rows += reader.fetch_all(
-                        packs.list_candidates,
-                        {**lanes, "pack_install_id": pack, "limit": _PACK_SHARE},
-                    )
-        return [candidate_from_row(row, self._family) for row in rows]
+    def _look_further(self, first: Walk, usable: list[Candidate]) -> list[Candidate]:
+        """Go on behind the first look, from where the fill before this one came to.
+
+        However many lanes are closed, and however many rows they have, what is open behind them has its turn: a walk
+        begins anew only when it has come through. Each fill looks at the beginning besides.
+        """
+        now = self._clock()
+        self._further_at = now + _PASSED_SECONDS
+        walk = self._further
+        if walk is None or (walk.is_through and now >= self._anew_at):
+            walk = self._further = first
+            self._anew_at = self._lanes_until = now + _PASSED_SECONDS
+        if now >= self._lanes_until or len(walk.blocked) + len(walk.busy) > _MOST_PASSED:
+            walk.blocked.clear()
+            walk.busy.clear()
+            self._lanes_until = now + _PASSED_SECONDS
+        walk.blocked.update(item.source_lane_name for item in usable if item.source_lane_name is not None)
+        walk.busy.update(item.target_lane_name for item in usable if item.target_lane_name is not None)
+        for _ in range(_LOOKS):
+            found = self._look(walk)
+            if found or walk.is_through:
+                return found
+        return []
+
+    def _look(self, walk: Walk) -> list[Candidate]:
+        closed = self._process.closed_pack_ids()
+        rows: list[Row] = []
+        for _ in range(_CLOSED_PAGES):
+            rows = walk.next_rows(self._family, closed_packs=closed, limit=self._window)
+            if rows or walk.is_through:
+                break
+        if len(rows) >= self._window and self._family.packs is not None:
+            rows += self._rows_of_hidden_packs(self._family.packs, walk, {row["PackInstallId"] for row in rows})
+        return self._open_ones([candidate_from_row(row, self._family) for row in rows], walk.blocked, walk.busy)
+
+    def _rows_of_hidden_packs(self, packs: PackStatements, walk: Walk, seen: set[str]) -> list[Row]:
+        closed = self._process.closed_pack_ids()
+        hidden = [pack for pack in self._process.pack_ids() if pack not in seen and pack not in closed]
+        return [row for pack in hidden for row in walk.rows_of_pack(packs, pack)]
 
     def _open_ones(self, window: list[Candidate], blocked: set[str], busy: set[str]) -> list[Candidate]:
         """Keep one candidate a lane: the head of its source lane, with a free target lane."""
@@ -249,7 +265,7 @@ class CandidateQueue:
             if target is not None:
                 taken.add(str(item.target_lane_key))
             usable.append(item)
-        self.saw_closed_lane = bool(blocked or busy)
+        self.saw_closed_lane |= bool(blocked or busy)
         order = {item.work_id: index for index, item in enumerate(window)}
         return sorted(usable, key=lambda item: order[item.work_id])
 

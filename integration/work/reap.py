@@ -20,6 +20,8 @@ from integration.work.process import ClaimFenced, Fence, WorkerProcess, lock_fen
 #: Database servers' clocks may differ by this much.
 SLACK_SECONDS: Final = 5
 BATCH: Final = 100
+#: An IN list must not be empty; no pack has this form.
+_NOTHING: Final = ("-",)
 log = structlog.get_logger(__name__)
 
 
@@ -73,17 +75,33 @@ def reap_expired(
 
 
 def _reap_table(process: WorkerProcess, family: Family, *, slack_seconds: int, limit: int) -> Reaped:
-    params = {"slack_seconds": slack_seconds, "limit": limit}
+    closed = set(process.closed_pack_ids())
+    total = Reaped()
+    while True:
+        known = len(closed)
+        params = {"slack_seconds": slack_seconds, "limit": limit, "closed_packs": closed or _NOTHING}
+        rows = db.read().fetch_all(family.statements.list_expired_leases, params)
+        total += _reap_rows(rows, process, family, slack_seconds=slack_seconds, closed=closed)
+        # What was found to be closed only now may have filled the batch; each further one leaves out another pack.
+        if len(rows) < limit or len(closed) == known or total.total >= limit:
+            return total
+
+
+def _reap_rows(
+    rows: Iterable[Row], process: WorkerProcess, family: Family, *, slack_seconds: int, closed: set[str]
+) -> Reaped:
     retried = buried = 0
-    for row in db.read().fetch_all(family.statements.list_expired_leases, params):
-        fence = process.fence_for(row["PackInstallId"])
+    for row in rows:
+        fence = None if row["PackInstallId"] in closed else process.fence_for(row["PackInstallId"])
         if fence is None:
+            closed.add(row["PackInstallId"])
             continue
         exhausted = row["Attempt"] >= row["MaxAttempts"]
         try:
             taken = _reap(row, fence, family, slack_seconds=slack_seconds, exhausted=exhausted)
         except ClaimFenced:
             process.drop_fence(fence)
+            closed.add(row["PackInstallId"])
             continue
         if not taken:
             continue

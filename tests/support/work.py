@@ -12,6 +12,8 @@ from django.db import connections
 from integration.catalog.documents import RouteRule
 from integration.ingress.crypto import SealedColumn, row_aad, seal
 from integration.values import canonical_json, digest_text, new_id
+from integration.work.families import CONNECTOR
+from integration.work.pages import Walk
 
 Row = dict[str, Any]
 
@@ -76,6 +78,11 @@ def make_due(work_id: str) -> None:
         "UPDATE _System_ConnectorWorkItem SET RunAfter = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE WorkId = %s",
         work_id,
     )
+
+
+def due_rows(limit: int = 100) -> list[Row]:
+    """Return the first rows that are due, of each state so many, lanes left out of account."""
+    return Walk().next_rows(CONNECTOR, closed_packs=(), limit=limit)
 
 
 @dataclass(kw_only=True)

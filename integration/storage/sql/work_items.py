@@ -109,6 +109,7 @@ PACKS_OF_LEGACY = pack_statements_of(LEGACY)
 LIST_PACK_CANDIDATES = PACKS.list_candidates
 LIST_STOPPED = PACKS.list_stopped
 FIND_UNFINISHED_IN_OLDER_INCARNATIONS = PACKS.find_unfinished_in_older
+LIST_PAGE_ENDS = CONNECTOR.list_page_ends
 LIST_CLAIM_CANDIDATES = CONNECTOR.list_candidates
 LIST_HEAD_POSITIONS = CONNECTOR.list_head_positions
 LIST_BUSY_TARGET_LANES = CONNECTOR.list_busy_target_lanes

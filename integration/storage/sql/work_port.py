@@ -61,29 +61,54 @@ class WorkTable:
     has_facts: bool = True
 
 
-# Lock-free: what it returns may be gone a moment later, and the claim's own WHERE decides. Both ranges are
-# read in the order of the index, so that the limit bounds them.
-_LIST_CANDIDATES: Final = """
+# The entries of the claim's index that follow a place, in their order.
+_AFTER: Final = """RunAfter >= %({state}_after)s
+               AND (RunAfter > %({state}_after)s
+                    OR (RunAfter = %({state}_after)s
+                        AND (QueueClass > %({state}_after_class)s
+                             OR (QueueClass = %({state}_after_class)s AND WorkId > %({state}_after_id)s))))"""
+# Those up to a place, which is among them.
+_TO: Final = """RunAfter <= %({state}_to)s
+               AND (RunAfter < %({state}_to)s
+                    OR (RunAfter = %({state}_to)s
+                        AND (QueueClass < %({state}_to_class)s
+                             OR (QueueClass = %({state}_to_class)s AND WorkId <= %({state}_to_id)s))))"""
+
+# The index alone answers it, with as many entries as a page has, whatever the rows are.
+_PAGE_END: Final = """
+    (SELECT '{state}' AS State, RunAfter, QueueClass, WorkId
+       FROM (SELECT RunAfter, QueueClass, WorkId
+               FROM {table} FORCE INDEX ({claim_index})
+              WHERE State = '{state}' AND RunAfter <= UTC_TIMESTAMP(6)
+               AND {after}
+              ORDER BY RunAfter, QueueClass, WorkId
+              LIMIT %(page)s) AS page
+      ORDER BY RunAfter DESC, QueueClass DESC, WorkId DESC
+      LIMIT 1)
+    """
+
+# Lock-free: what it returns may be gone a moment later, and the claim's own WHERE decides. The limit bounds what is
+# returned; what is read is bounded by the two places, between which the rows of one page lie, however few are left.
+_CANDIDATES_OF_PAGE: Final = """
     (SELECT WorkId, {candidate_columns},
             OrgId, WorkType, Namespace, FlowName, FlowVersion, QueueClass, SourceLane, TargetLane,
             State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
        FROM {table} FORCE INDEX ({claim_index})
-      WHERE State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6){ready}{closed}
-        AND COALESCE({lane_name}, '') NOT IN %(blocked_lanes)s
-        AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
-      ORDER BY RunAfter, QueueClass, WorkId
-      LIMIT %(limit)s)
-    UNION ALL
-    (SELECT WorkId, {candidate_columns},
-            OrgId, WorkType, Namespace, FlowName, FlowVersion, QueueClass, SourceLane, TargetLane,
-            State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
-       FROM {table} FORCE INDEX ({claim_index})
-      WHERE State = 'retry' AND RunAfter <= UTC_TIMESTAMP(6){closed}
+      WHERE State = '{state}'
+               AND {after}
+               AND {to}{only}{closed}
         AND COALESCE({lane_name}, '') NOT IN %(blocked_lanes)s
         AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
       ORDER BY RunAfter, QueueClass, WorkId
       LIMIT %(limit)s)
     """
+
+
+def _both_states(text: LiteralString) -> LiteralString:
+    paged = text.replace("{after}", _AFTER).replace("{to}", _TO)
+    pending = paged.replace("{state}", "pending").replace("{only}", "{ready}")
+    return pending + "UNION ALL" + paged.replace("{state}", "retry").replace("{only}", "")
+
 
 # A lane is one namespace's; within it the order is (incarnation, position), so an older incarnation's item
 # is ahead whatever its position. Lock-free and yet free of races: positions never change, they are given
@@ -271,12 +296,14 @@ _ACKNOWLEDGE_CANCEL: Final = """
        AND CancelRequestedAt IS NOT NULL
     """
 
-# Bounded by the live claims: the index's prefix holds nothing else.
+# Bounded by the live claims: the index's prefix holds nothing else. What this process may not take back is left out, so
+# that it fills no batch.
 _LIST_EXPIRED_LEASES: Final = """
     SELECT WorkId, {pack} AS PackInstallId, {projection_key} AS ProjectionKey, LeaseToken, OwnershipEpoch,
            Attempt, MaxAttempts
       FROM {table} FORCE INDEX ({claim_index})
      WHERE State = 'processing' AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
+       AND {pack} NOT IN %(closed_packs)s
      LIMIT %(limit)s
     """
 
@@ -382,18 +409,23 @@ _UNBLOCK: Final = """
      WHERE WorkId IN %(work_ids)s AND State = 'blocked' AND BlockedOn = %(blocked_on)s
     """
 
-# The oldest of one pack, for a pack that another pack's backlog keeps out of the window.
-_LIST_PACK_CANDIDATES: Final = """
-    SELECT WorkId, {candidate_columns},
-           OrgId, WorkType, Namespace, FlowName, FlowVersion, QueueClass, SourceLane, TargetLane,
-           State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
-      FROM {table} FORCE INDEX (IX_WorkItem_Pack)
-     WHERE PackInstallId = %(pack_install_id)s AND State = 'pending' AND RunAfter <= UTC_TIMESTAMP(6)
-       AND (ProjectionKey IS NULL OR ProjectionActiveKey IS NOT NULL)
-       AND COALESCE(CONCAT(PackInstallId, '/', SourceLane), '') NOT IN %(blocked_lanes)s
-       AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
-     ORDER BY LaneOrdinal
-     LIMIT %(limit)s
+# The oldest of one pack, for a pack that another pack's backlog keeps out of the window. A page of its index bounds
+# what is read.
+_PACK_CANDIDATES: Final = """
+    (SELECT WorkId, {candidate_columns},
+            OrgId, WorkType, Namespace, FlowName, FlowVersion, QueueClass, SourceLane, TargetLane,
+            State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, FailureClass, LastFailedAt, CancelRequestedAt
+       FROM (SELECT WorkId AS PageWorkId
+               FROM {table} FORCE INDEX (IX_WorkItem_Pack)
+              WHERE PackInstallId = %(pack_install_id)s AND State = '{state}'
+              ORDER BY LaneOrdinal
+              LIMIT %(page)s) AS page
+            STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON WorkId = PageWorkId
+      WHERE State = '{state}' AND RunAfter <= UTC_TIMESTAMP(6){only}
+        AND COALESCE({lane_name}, '') NOT IN %(blocked_lanes)s
+        AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
+      ORDER BY LaneOrdinal
+      LIMIT %(limit)s)
     """
 
 # The dead ones ahead of each item whose route stops its lane for them, until they are replayed. Read after the heads:
@@ -457,7 +489,7 @@ def pack_statements_of(table: WorkTable) -> PackStatements:
         table: The table.
     """
     return PackStatements(
-        list_candidates=_read(table, "LIST_PACK_CANDIDATES", _LIST_PACK_CANDIDATES, Returns.ROWS),
+        list_candidates=_read(table, "LIST_PACK_CANDIDATES", _both_states(_PACK_CANDIDATES), Returns.ROWS),
         list_stopped=_read(
             table,
             "LIST_STOPPED",
@@ -475,6 +507,7 @@ class WorkStatements:
     """The port: what the kernel asks of a table of WorkItems. `first_claim` is the one that a table brings itself."""
 
     first_claim: Statement
+    list_page_ends: Statement
     list_candidates: Statement
     list_head_positions: Statement
     list_busy_target_lanes: Statement
@@ -528,7 +561,8 @@ def statements_of(table: WorkTable, *, first_claim: Statement) -> WorkStatements
     """
     return WorkStatements(
         first_claim=first_claim,
-        list_candidates=_read(table, "LIST_CLAIM_CANDIDATES", _LIST_CANDIDATES, Returns.ROWS),
+        list_page_ends=_read(table, "LIST_PAGE_ENDS", _both_states(_PAGE_END), Returns.ROWS),
+        list_candidates=_read(table, "LIST_CLAIM_CANDIDATES", _both_states(_CANDIDATES_OF_PAGE), Returns.ROWS),
         list_head_positions=_read(table, "LIST_HEAD_POSITIONS", _LIST_HEAD_POSITIONS, Returns.ROWS),
         list_busy_target_lanes=_read(table, "LIST_BUSY_TARGET_LANES", _LIST_BUSY_TARGET_LANES, Returns.ROWS),
         list_claimed_by_token=_read(table, "LIST_CLAIMED_BY_TOKEN", _LIST_CLAIMED, Returns.ROWS),

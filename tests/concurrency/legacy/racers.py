@@ -15,16 +15,15 @@ from integration.legacy.claim import EventClaim, claim_event
 from integration.legacy.executor import Executor, Options
 from integration.legacy.lease import acquire
 from integration.legacy.process import register_executor
-from integration.storage import db
-from integration.storage.sql import legacy, work_items
+from integration.storage.sql import legacy
 from integration.storage.statements import Statement
 from integration.work import claim as claims
 from integration.work.candidates import candidate_from_row
 from integration.work.claim import claim
 from integration.work.process import register_process
 from tests.support.sessions import Session
+from tests.support.work import due_rows
 
-NOTHING = ("-",)
 _LONGEST_SECONDS = 60.0
 
 
@@ -62,10 +61,7 @@ def _items(pack_id: str) -> list[str]:
 
 
 def _rows(pack_id: str) -> list[dict[str, Any]]:
-    rows = db.read().fetch_all(
-        work_items.LIST_CLAIM_CANDIDATES,
-        {"closed_packs": NOTHING, "blocked_lanes": NOTHING, "busy_targets": NOTHING, "limit": 1000},
-    )
+    rows = due_rows(1000)
     return sorted((row for row in rows if row["PackInstallId"] == pack_id), key=lambda row: row["EventId"])
 
 

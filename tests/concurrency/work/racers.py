@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from integration.authority import cancellation
 from integration.authority.values import BOTH_PERMISSIONS, Ref
-from integration.storage import db
 from integration.storage.sql import cancellations, work_items
 from integration.storage.statements import Statement
 from integration.values import Actor
@@ -17,9 +16,8 @@ from integration.work.claim import claim
 from integration.work.options import Options
 from integration.work.process import register_process
 from integration.work.supervisor import Supervisor
-from tests.support.work import Pack, query
+from tests.support.work import Pack, due_rows, query
 
-NOTHING = ("-",)
 #: The claim with everything that the row must still be taken out of its WHERE.
 UNGUARDED = replace(
     work_items.FIRST_CLAIM,
@@ -36,10 +34,7 @@ def take_guard_away(**statements: Statement) -> None:
 def claim_every_row(count: int, *, guarded: bool = True) -> list[str]:
     """Try to claim each of the same rows in the same order; return the WorkIds won."""
     process = register_process(roles=frozenset({"claim"}), concurrency=1, build_version="tests")
-    rows = db.read().fetch_all(
-        work_items.LIST_CLAIM_CANDIDATES,
-        {"closed_packs": NOTHING, "blocked_lanes": NOTHING, "busy_targets": NOTHING, "limit": count},
-    )
+    rows = due_rows(count)
     if not guarded:
         take_guard_away(first_claim=UNGUARDED)
         # The attempt's primary key would still catch it.

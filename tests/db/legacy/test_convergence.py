@@ -23,10 +23,9 @@ from integration.work.execute import Verdict
 from integration.work.finish import Ended
 from tests.support.legacy import LegacyPack
 from tests.support.projections import KIND, LANE, Source
-from tests.support.work import change, event_row, item_row, query
+from tests.support.work import change, due_rows, event_row, item_row, query
 
 pytestmark = pytest.mark.django_db
-NOTHING = ("-",)
 #: How the flow ends, the Event then, the mirror then.
 ENDS = [("well", "processed", "succeeded"), ("skip", "skipped", "skipped"), ("reject", "dead", "dead")]
 
@@ -40,10 +39,7 @@ def pack() -> LegacyPack:
 
 def claimable() -> list[str]:
     """Return what a worker would try to claim, if it might claim from the pack."""
-    rows = db.read().fetch_all(
-        work_items.LIST_CLAIM_CANDIDATES,
-        {"closed_packs": NOTHING, "blocked_lanes": NOTHING, "busy_targets": NOTHING, "limit": 100},
-    )
+    rows = due_rows()
     return [row["WorkId"] for row in rows]
 
 

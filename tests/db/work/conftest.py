@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from integration.storage import db
-from integration.storage.sql import work_items
 from integration.work.candidates import Candidate, CandidateQueue, candidate_from_row
 from integration.work.claim import Claim, claim
 from integration.work.process import WorkerProcess, register_process
-from tests.support.work import Pack
+from tests.support.work import Pack, due_rows
 
 
 @pytest.fixture
@@ -29,12 +27,7 @@ def queue(process: WorkerProcess) -> CandidateQueue:
 
 def candidates() -> dict[str, Candidate]:
     """Return every due candidate by its WorkId, lanes left out of account."""
-    nothing = ("-",)
-    rows = db.read().fetch_all(
-        work_items.LIST_CLAIM_CANDIDATES,
-        {"closed_packs": nothing, "blocked_lanes": nothing, "busy_targets": nothing, "limit": 100},
-    )
-    return {row["WorkId"]: candidate_from_row(row) for row in rows}
+    return {row["WorkId"]: candidate_from_row(row) for row in due_rows()}
 
 
 @pytest.fixture

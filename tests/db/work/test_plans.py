@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -22,13 +23,20 @@ from integration.storage.sql.integration_work_items import INTEGRATION
 from integration.storage.sql.work_port import WorkStatements
 from integration.storage.statements import Statement
 from integration.values import new_id
+from integration.work.pages import START
 from tests.support.integration_work import admit_integration
 from tests.support.work import Pack, change, query
 
 pytestmark = pytest.mark.django_db
 
 NOTHING = ("-",)
-LANES = {"closed_packs": NOTHING, "blocked_lanes": NOTHING, "busy_targets": NOTHING, "limit": 64}
+PLACES = {
+    f"{state}_{side}{part}": value
+    for state in ("pending", "retry")
+    for side, run_after in (("after", START.run_after), ("to", datetime(2100, 1, 1, tzinfo=UTC)))
+    for part, value in (("", run_after.replace(tzinfo=None)), ("_class", ""), ("_id", ""))
+}
+LANES = {"page": 512, **PLACES, "closed_packs": NOTHING, "blocked_lanes": NOTHING, "busy_targets": NOTHING, "limit": 64}
 
 
 @pytest.fixture
@@ -84,6 +92,7 @@ def crowd(db) -> dict[str, Any]:
 
 
 STATEMENTS = [
+    work_items.LIST_PAGE_ENDS,
     work_items.LIST_CLAIM_CANDIDATES,
     work_items.LIST_PACK_CANDIDATES,
     work_items.LIST_HEAD_POSITIONS,
@@ -134,7 +143,6 @@ STATEMENTS = [
 ORDERED = {
     "LIST_CLAIM_CANDIDATES_OF_INTEGRATION",
     "LIST_CLAIM_CANDIDATES",
-    "LIST_PACK_CANDIDATES",
     "NEWEST_CUTOVER_RECEIPT",
     "LIST_BLOCKED_WORK",
 }
