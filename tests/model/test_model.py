@@ -71,6 +71,8 @@ def _rewritten(*changes: tuple[str, str, str]) -> Any:
     return lambda: faults.rewritten(*changes)
 
 
+#: How many short runs a mutant may survive.
+_RUNS = 4
 #: What is taken away -> how, and the words of what must break.
 MUTANTS: dict[str, Any] = {
     "extension guard": extension_without_its_guards,
@@ -100,6 +102,16 @@ MUTANTS: dict[str, Any] = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant__is_found_within_the_short_run(name: str):
     mutant: AbstractContextManager[dict[str, int]] = MUTANTS[name]()
-    with mutant as made, pytest.raises(AssertionError):
-        runs.run(STEPS, is_shrunk=False)
+    with mutant as made:
+        assert _is_found()
     assert sum(made.values()) > 0
+
+
+def _is_found() -> bool:
+    """Run anew, by other choices, until what is broken is met: one short run misses a rare mutant now and then."""
+    for _ in range(_RUNS):
+        try:
+            runs.run(STEPS, is_shrunk=False)
+        except AssertionError:
+            return True
+    return False
