@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from django.db import connections
 
 from integration.legacy import claim as event_claims
 from integration.legacy import process as event_processes
@@ -21,10 +18,10 @@ from integration.work import claim as claims
 from integration.work.candidates import candidate_from_row
 from integration.work.claim import claim
 from integration.work.process import register_process
-from tests.support.sessions import Session
+from tests.support.meetings import await_lock, hold_until_waited_for
 from tests.support.work import due_rows
 
-_LONGEST_SECONDS = 60.0
+_EVENTS = "_System_ConnectorEvent"
 
 
 def claim_each(role: str, pack_id: str, *, guarded: bool = True) -> list[str]:
@@ -91,42 +88,11 @@ def meet(role: str, pack_id: str, folder: str, *, is_first: bool, guarded: bool 
     """Claim while the other waits: who is first holds the Event's row until the other is seen to wait for it."""
     place = Path(folder)
     if is_first:
-        event_claims.failpoint = lambda name: _hold(place) if name == "legacy_claim.before_swap" else None
-        insert = claims._insert_attempts
-        claims._insert_attempts = lambda tx, wanted: (_hold(place), insert(tx, wanted))
-    else:
-        _await(place / "locked")
-    return claim_each(role, pack_id, guarded=guarded)
-
-
-def _hold(folder: Path) -> None:
-    name = str(connections["default"].settings_dict["NAME"])
-    session = Session(name)
-    try:
-        (folder / "locked").touch()
-        deadline = time.monotonic() + _LONGEST_SECONDS
-        while not _waiters(session, name):
-            assert time.monotonic() < deadline, "nobody waited for the Event's row"
-            # InnoDB keeps these tables for as long as they are read within 0.1 s of each other.
-            time.sleep(0.2)
-    finally:
-        session.close()
-
-
-def _waiters(session: Session, database: str) -> list[tuple[Any, ...]]:
-    if connections["default"].settings_dict["ENGINE"] == "django_tidb":
-        return session.rows(
-            "SELECT ID FROM information_schema.TIDB_TRX WHERE State = 'LockWaiting' AND DB = %s", [database]
+        event_claims.failpoint = lambda name: (
+            hold_until_waited_for(place, _EVENTS) if name == "legacy_claim.before_swap" else None
         )
-    return session.rows(
-        "SELECT w.REQUESTING_TRX_ID FROM information_schema.INNODB_LOCK_WAITS w"
-        " JOIN information_schema.INNODB_LOCKS l ON l.LOCK_ID = w.REQUESTED_LOCK_ID WHERE l.LOCK_TABLE = %s",
-        [f"`{database}`.`_System_ConnectorEvent`"],
-    )
-
-
-def _await(path: Path) -> None:
-    deadline = time.monotonic() + _LONGEST_SECONDS
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} did not come"
-        time.sleep(0.005)
+        insert = claims._insert_attempts
+        claims._insert_attempts = lambda tx, wanted: (hold_until_waited_for(place, _EVENTS), insert(tx, wanted))
+    else:
+        await_lock(place)
+    return claim_each(role, pack_id, guarded=guarded)

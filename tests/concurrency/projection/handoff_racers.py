@@ -22,9 +22,10 @@ from integration.work.execute import execute
 from integration.work.flows import discover_flows
 from integration.work.process import WorkerProcess, register_process
 from tests.support import admission, webhooks
-from tests.support.sessions import Session
+from tests.support.meetings import await_file, await_lock, hold_until_waited_for
 
 _LONGEST_SECONDS = 60.0
+_WORK_ITEMS = "_System_ConnectorWorkItem"
 FLOW = ("flow: {name: demo.apply_deal, version: 1}", "flow: {name: tests.inputs, version: 1}")
 #: Both rows in one statement, which looks for the second before it waits for the first.
 ONE_SWAP = Statement(
@@ -54,8 +55,10 @@ def take_part(role: str, folder: str, variant: str = "guarded") -> dict[str, Any
     """Play one part of the race in which the completion waits for the admission's lock."""
     place = Path(folder)
     if role == "admit":
-        _await(place / "claimed")
-        admitting.failpoint = lambda name: _hold_until_waited_for(place) if name == "admission.after_locks" else None
+        await_file(place / "claimed")
+        admitting.failpoint = lambda name: (
+            hold_until_waited_for(place, _WORK_ITEMS) if name == "admission.after_locks" else None
+        )
         return {"receipts": materialize_ready()}
     finish.end_generation = {"guarded": handoff.end_generation, "looked_first": _looked_first, "one_swap": _one_swap}[
         variant
@@ -64,7 +67,7 @@ def take_part(role: str, folder: str, variant: str = "guarded") -> dict[str, Any
     claim = claim_next(process, CandidateQueue(process))
     assert claim is not None
     (place / "claimed").touch()
-    _await(place / "locked")
+    await_lock(place)
     finish.complete(claim)
     return {"work_id": claim.work_id}
 
@@ -129,37 +132,3 @@ def _looked_first(tx: Tx, ending: Statement, params: dict[str, Any], *, projecti
 def _one_swap(tx: Tx, ending: Statement, params: dict[str, Any], *, projection_key: str | None) -> bool:
     """End the one and activate the other in one statement."""
     return tx.execute(ONE_SWAP, {**params, "projection_key": projection_key}) >= 1
-
-
-def _hold_until_waited_for(folder: Path) -> None:
-    """Let the completion start, and go on once the database shows that it waits for a lock."""
-    name = str(connections["default"].settings_dict["NAME"])
-    session = Session(name)
-    try:
-        (folder / "locked").touch()
-        deadline = time.monotonic() + _LONGEST_SECONDS
-        while not _waiters(session, name):
-            assert time.monotonic() < deadline, "nobody waited for the generation's row"
-            # InnoDB keeps these tables for as long as they are read within 0.1 s of each other.
-            time.sleep(0.2)
-    finally:
-        session.close()
-
-
-def _waiters(session: Session, database: str) -> list[tuple[Any, ...]]:
-    if connections["default"].settings_dict["ENGINE"] == "django_tidb":
-        return session.rows(
-            "SELECT ID FROM information_schema.TIDB_TRX WHERE State = 'LockWaiting' AND DB = %s", [database]
-        )
-    return session.rows(
-        "SELECT w.REQUESTING_TRX_ID FROM information_schema.INNODB_LOCK_WAITS w"
-        " JOIN information_schema.INNODB_LOCKS l ON l.LOCK_ID = w.REQUESTED_LOCK_ID WHERE l.LOCK_TABLE = %s",
-        [f"`{database}`.`_System_ConnectorWorkItem`"],
-    )
-
-
-def _await(path: Path) -> None:
-    deadline = time.monotonic() + _LONGEST_SECONDS
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} did not come"
-        time.sleep(0.005)
