@@ -16,7 +16,7 @@ from prometheus_client import Counter
 from integration.failpoints import failpoint
 from integration.states import WorkItemState
 from integration.storage.db import Tx
-from integration.storage.sql import handoffs
+from integration.storage.sql import handoffs, projections
 from integration.storage.statements import Statement
 
 HANDOFFS: Final = Counter(
@@ -65,7 +65,7 @@ def hand_over(tx: Tx, projection_key: str) -> str | None:
     Locks: WORK_ITEM.
     Rule: P-24.
     """
-    newest = tx.fetch_one(handoffs.FIND_NEWEST_GENERATION, {"projection_key": projection_key})
+    newest = tx.fetch_one(projections.FIND_NEWEST_OF_PROJECTION, {"projection_key": projection_key})
     if newest is None or not _is_queued(newest):
         HANDOFFS.labels("none").inc()
         return None

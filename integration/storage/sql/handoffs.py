@@ -4,21 +4,6 @@ from __future__ import annotations
 
 from integration.storage.statements import LockRank, Returns, Statement
 
-# The newest generation of a key is the queued one, if there is one: a single index entry whatever the history.
-# A plain read: what decides is the next statement, and a generation can only be queued by someone who holds the
-# row that has just been ended.
-FIND_NEWEST_GENERATION = Statement(
-    name="FIND_NEWEST_GENERATION",
-    text="""
-    SELECT WorkId, State, Attempt, ProjectionActiveKey
-      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_ProjectionOrder)
-     WHERE ProjectionKey = %(projection_key)s
-     ORDER BY LaneOrdinal DESC
-     LIMIT 1
-    """,
-    returns=Returns.ROW,
-)
-
 ACTIVATE_SUCCESSOR = Statement(
     name="ACTIVATE_SUCCESSOR",
     text="""

@@ -15,10 +15,12 @@ LIST_ACTIVE_GENERATIONS = Statement(
     returns=Returns.ROWS,
 )
 
+# The newest generation of a key is the queued one, if there is one: a single index entry whatever the history.
+# A plain read: what decides is the statement after it. While the pack or the ended row is locked, nobody queues one.
 FIND_NEWEST_OF_PROJECTION = Statement(
     name="FIND_NEWEST_OF_PROJECTION",
     text="""
-    SELECT WorkId, EventId, ProjectionKey, LaneOrdinal, State, Attempt
+    SELECT WorkId, EventId, ProjectionKey, ProjectionActiveKey, LaneOrdinal, State, Attempt
       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_ProjectionOrder)
      WHERE ProjectionKey = %(projection_key)s
      ORDER BY LaneOrdinal DESC

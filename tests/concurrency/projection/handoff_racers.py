@@ -13,7 +13,7 @@ from integration.ingress.service import materialize_ready
 from integration.projection import admission as admitting
 from integration.projection import handoff
 from integration.storage.db import Tx
-from integration.storage.sql import handoffs
+from integration.storage.sql import handoffs, projections
 from integration.storage.statements import LockRank, Returns, Statement
 from integration.work import finish
 from integration.work.candidates import CandidateQueue
@@ -121,7 +121,7 @@ def _register() -> WorkerProcess:
 
 def _looked_first(tx: Tx, ending: Statement, params: dict[str, Any], *, projection_key: str | None) -> bool:
     """Look for the successor before the own row is ended, as though the order did not matter."""
-    newest = tx.fetch_one(handoffs.FIND_NEWEST_GENERATION, {"projection_key": projection_key})
+    newest = tx.fetch_one(projections.FIND_NEWEST_OF_PROJECTION, {"projection_key": projection_key})
     if tx.execute(ending, params) != 1:
         return False
     if newest is not None and handoff._is_queued(newest):

@@ -12,7 +12,7 @@ from django.db import connections
 from integration.ingress.service import materialize_batch
 from integration.projection.identity import ProjectionIdentity
 from integration.projection.inputs import open_inputs
-from integration.storage.sql import events, handoffs, inputs, projections, protocols
+from integration.storage.sql import events, inputs, projections, protocols
 from integration.storage.statements import Returns, Statement, all_statements
 from integration.values import new_id
 from tests.support import admission
@@ -28,7 +28,6 @@ INDEX_OF = {
     projections.LIST_ACTIVE_GENERATIONS: "UX_WorkItem_ProjectionActive",
     projections.FIND_NEWEST_OF_PROJECTION: "IX_WorkItem_ProjectionOrder",
     projections.LIST_COVERING_STARTS: "IX_WorkItem_ProjectionOrder",
-    handoffs.FIND_NEWEST_GENERATION: "IX_WorkItem_ProjectionOrder",
     inputs.LIST_INPUTS: "IX_Event_SourceLane",
     inputs.LIST_BOUNDS: "IX_Event_SourceLane",
     events.LIST_STORED_EVENTS: "UX_Event_Idempotency",
@@ -146,7 +145,7 @@ def work_of_a_batch(engine: str, pack_id: str, name: str) -> list[dict[str, int]
         assert len(list(open_inputs(claimed["WorkId"], lambda row: {}))) == 6
     steps.append(rows_of(engine, statements))
     key = {"projection_key": claimed["ProjectionKey"]}
-    steps.append(rows_of(engine, [(handoffs.FIND_NEWEST_GENERATION, key)]))
+    steps.append(rows_of(engine, [(projections.FIND_NEWEST_OF_PROJECTION, key)]))
     return steps
 
 

@@ -14,7 +14,7 @@ from integration.projection import handoff
 from integration.projection.handoff import end_generation, hand_over
 from integration.projection.sweep import KEYLESS_HEADS, Sweeper, find_keyless_heads
 from integration.storage import db as door
-from integration.storage.sql import handoffs, work_items
+from integration.storage.sql import handoffs, projections, work_items
 from integration.storage.statements import LockRank
 from tests.db.work.test_plans import explain, faults_of_plan
 from tests.support.projections import Source, active_keys
@@ -203,14 +203,14 @@ def test_handoff__costs_the_same_behind_a_hundred_times_the_history(engine, sour
         "limit": 1000,
     }
     for statement in (
-        handoffs.FIND_NEWEST_GENERATION,
+        projections.FIND_NEWEST_OF_PROJECTION,
         handoffs.ACTIVATE_SUCCESSOR,
         handoffs.LIST_WAITING_GENERATIONS,
         handoffs.LIST_ACTIVE_KEYS,
         handoffs.FIND_KEYLESS_HEAD,
     ):
         assert faults_of_plan(engine, statement, params) == [], statement.name
-    steps = explain(handoffs.FIND_NEWEST_GENERATION, params)
+    steps = explain(projections.FIND_NEWEST_OF_PROJECTION, params)
     assert "IX_WorkItem_ProjectionOrder" in json.dumps(steps, default=str)
     assert "filesort" not in json.dumps(steps, default=str)
     assert not [step for step in steps if engine == "tidb" and ("Sort" in step["id"] or "TopN" in step["id"])]
