@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from integration.errors import IntegrationError, InvariantBroken
+from integration.errors import IntegrationError
 from integration.projection.inputs import Input
+from integration.registry import registering
 from integration.states import ReduceBy
 
 Payload = Mapping[str, Any]
@@ -41,17 +42,7 @@ def reducer(name: str, version: int | str) -> Callable[[F], F]:
     Raises:
         InvariantBroken: Another function has this name and version.
     """
-
-    def register(function: F) -> F:
-        key = (name, str(version))
-        known = _registry.get(key)
-        if known is not None and (known.__module__, known.__qualname__) != (function.__module__, function.__qualname__):
-            message = f"two reducers are called {name} version {version}"
-            raise InvariantBroken(message)
-        _registry[key] = function
-        return function
-
-    return register
+    return registering(_registry, "reducers", name, version)
 
 
 def get_reducer(by: ReduceBy, *, name: str | None = None, version: int | str | None = None) -> Reducer:

@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 
 from django.utils.module_loading import autodiscover_modules
 
-from integration.errors import IntegrationError, InvariantBroken
+from integration.errors import IntegrationError
 from integration.projection.inputs import Input
+from integration.registry import registering
 
 
 class FlowSkip(Exception):
@@ -122,17 +123,7 @@ def flow(name: str, version: int | str) -> Callable[[F], F]:
     Raises:
         InvariantBroken: Another function has this name and version.
     """
-
-    def register(function: F) -> F:
-        key = (name, str(version))
-        known = _registry.get(key)
-        if known is not None and (known.__module__, known.__qualname__) != (function.__module__, function.__qualname__):
-            message = f"two flows are called {name} version {version}"
-            raise InvariantBroken(message)
-        _registry[key] = function
-        return function
-
-    return register
+    return registering(_registry, "flows", name, version)
 
 
 def get_flow(name: str, version: int | str) -> Flow:
