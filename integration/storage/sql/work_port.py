@@ -61,6 +61,13 @@ class WorkTable:
     has_facts: bool = True
 
 
+# Whose claim it is: what every move of a claimed row demands.
+_LIVE_CLAIM: Final = """AND State = 'processing'
+       AND LeaseToken = %(lease_token)s
+       AND OwnershipEpoch = %(epoch)s"""
+# What every end of a claim takes off the row.
+_NO_LEASE: Final = "LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL"
+
 # The entries of the claim's index that follow a place, in their order.
 _AFTER: Final = """RunAfter >= %({state}_after)s
                AND (RunAfter > %({state}_after)s
@@ -115,37 +122,31 @@ def _both_states(text: LiteralString) -> LiteralString:
 # under the pack's lock in commit order, and a terminal item never comes back. Each branch reads the first
 # entry of one range of the index, however long the lane is.
 _LIST_HEAD_POSITIONS: Final = """
-    SELECT w.WorkId,
-           LEAST(
-             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'pending'
-                          {same_lane}
-                        ORDER BY p.{position} LIMIT 1), w.{position}),
-             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'processing'
-                          {same_lane}
-                        ORDER BY p.{position} LIMIT 1), w.{position}),
-             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'retry'
-                          {same_lane}
-                        ORDER BY p.{position} LIMIT 1), w.{position}),
-             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = 'blocked'
-                          {same_lane}
-                        ORDER BY p.{position} LIMIT 1), w.{position}),
-             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane
-                          AND p.State = 'awaiting_legacy_outcome'
-                          {same_lane}
-                        ORDER BY p.{position} LIMIT 1), w.{position}),
-             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
-                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane
-                          AND p.State = 'legacy_outcome_unknown'
-                          {same_lane}
-                        ORDER BY p.{position} LIMIT 1), w.{position})) AS HeadPosition
+    SELECT w.WorkId, LEAST({heads}) AS HeadPosition
       FROM {table} w FORCE INDEX (PRIMARY)
      WHERE w.WorkId IN %(work_ids)s
     """
+_HEAD_IN_STATE: Final = """
+             COALESCE((SELECT p.{position} FROM {table} p FORCE INDEX ({lane_index})
+                        WHERE p.Namespace = w.Namespace AND p.SourceLane = w.SourceLane AND p.State = '{state}'
+                          {same_lane}
+                        ORDER BY p.{position} LIMIT 1), w.{position})"""
+#: The states in which an item has not ended.
+_UNFINISHED: Final[tuple[LiteralString, ...]] = (
+    "pending",
+    "processing",
+    "retry",
+    "blocked",
+    "awaiting_legacy_outcome",
+    "legacy_outcome_unknown",
+)
+
+
+def _heads() -> LiteralString:
+    return _LIST_HEAD_POSITIONS.replace(
+        "{heads}", ",".join([_HEAD_IN_STATE.replace("{state}", state) for state in _UNFINISHED])
+    )
+
 
 _LIST_BUSY_TARGET_LANES: Final = """
     SELECT TargetLaneActiveKey
@@ -182,56 +183,27 @@ _RENEW_LEASE: Final = """
     UPDATE {table}
        SET LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL %(lease_seconds)s SECOND, UpdatedAt = UTC_TIMESTAMP(6)
      WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
+       {live_claim}
     """
 
-_COMPLETE: Final = """
+_END_WELL: Final = """
     UPDATE {table}
-       SET State = 'succeeded', Outcome = 'succeeded',
+       SET State = '{outcome}', Outcome = '{outcome}',
            TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           {no_lease},
            {active_key} = NULL
      WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
+       {live_claim}
     """
 
 # Many of one claim transaction. A projection's end hands its active key on, so it is never among them.
-_COMPLETE_MANY: Final = """
+_END_MANY_WELL: Final = """
     UPDATE {table}
-       SET State = 'succeeded', Outcome = 'succeeded',
+       SET State = '{outcome}', Outcome = '{outcome}',
            TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL{many_end}
+           {no_lease}{many_end}
      WHERE WorkId IN %(work_ids)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s{many_guard}
-    """
-
-_SKIP: Final = """
-    UPDATE {table}
-       SET State = 'skipped', Outcome = 'skipped',
-           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
-           {active_key} = NULL
-     WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
-    """
-
-_SKIP_MANY: Final = """
-    UPDATE {table}
-       SET State = 'skipped', Outcome = 'skipped',
-           TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL{many_end}
-     WHERE WorkId IN %(work_ids)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s{many_guard}
+       {live_claim}{many_guard}
     """
 
 _LIST_ENDED: Final = """
@@ -246,11 +218,9 @@ _RELEASE: Final = """
        SET State = 'retry', RunAfter = UTC_TIMESTAMP(6), MaxAttempts = MaxAttempts + 1,
            FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s,
            UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+           {no_lease}
      WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
+       {live_claim}
     """
 
 _RETRY: Final = """
@@ -260,11 +230,9 @@ _RETRY: Final = """
            FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
            FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
            UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+           {no_lease}
      WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
+       {live_claim}
        AND Attempt < MaxAttempts
        AND CancelRequestedAt IS NULL
     """
@@ -275,24 +243,20 @@ _BURY: Final = """
            FailureClass = %(failure_class)s, FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
            FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
            TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           {no_lease},
            {active_key} = NULL
      WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
+       {live_claim}
     """
 
 _ACKNOWLEDGE_CANCEL: Final = """
     UPDATE {table}
        SET State = 'cancelled', Outcome = 'cancelled',
            TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           {no_lease},
            {active_key} = NULL
      WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
+       {live_claim}
        AND CancelRequestedAt IS NOT NULL
     """
 
@@ -313,11 +277,9 @@ _REAP: Final = """
            FailureClass = 'lease_lost', FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
            FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
            UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL
+           {no_lease}
      WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
+       {live_claim}
        AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
        AND Attempt < MaxAttempts
     """
@@ -328,12 +290,10 @@ _REAP_EXHAUSTED: Final = """
            FailureClass = 'lease_lost', FailureSummary = %(failure_summary)s, FailureCount = FailureCount + 1,
            FirstFailedAt = COALESCE(FirstFailedAt, UTC_TIMESTAMP(6)), LastFailedAt = UTC_TIMESTAMP(6),
            TerminalAt = UTC_TIMESTAMP(6), UpdatedAt = UTC_TIMESTAMP(6),
-           LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, TargetLaneActiveKey = NULL,
+           {no_lease},
            {active_key} = NULL
      WHERE WorkId = %(work_id)s
-       AND State = 'processing'
-       AND LeaseToken = %(lease_token)s
-       AND OwnershipEpoch = %(epoch)s
+       {live_claim}
        AND LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND
        AND Attempt >= MaxAttempts
     """
@@ -563,15 +523,15 @@ def statements_of(table: WorkTable, *, first_claim: Statement) -> WorkStatements
         first_claim=first_claim,
         list_page_ends=_read(table, "LIST_PAGE_ENDS", _both_states(_PAGE_END), Returns.ROWS),
         list_candidates=_read(table, "LIST_CLAIM_CANDIDATES", _both_states(_CANDIDATES_OF_PAGE), Returns.ROWS),
-        list_head_positions=_read(table, "LIST_HEAD_POSITIONS", _LIST_HEAD_POSITIONS, Returns.ROWS),
+        list_head_positions=_read(table, "LIST_HEAD_POSITIONS", _heads(), Returns.ROWS),
         list_busy_target_lanes=_read(table, "LIST_BUSY_TARGET_LANES", _LIST_BUSY_TARGET_LANES, Returns.ROWS),
         list_claimed_by_token=_read(table, "LIST_CLAIMED_BY_TOKEN", _LIST_CLAIMED, Returns.ROWS),
         later_claim=claim_alone(table, "LATER_CLAIM", FROM_RETRY),
         renew_lease=_write(table, "RENEW_LEASE", _RENEW_LEASE),
-        complete=_write(table, "COMPLETE_WORK_ITEM", _COMPLETE),
-        complete_many=_write(table, "COMPLETE_WORK_ITEMS", _COMPLETE_MANY),
-        skip=_write(table, "SKIP_WORK_ITEM", _SKIP),
-        skip_many=_write(table, "SKIP_WORK_ITEMS", _SKIP_MANY),
+        complete=_write(table, "COMPLETE_WORK_ITEM", _END_WELL.replace("{outcome}", "succeeded")),
+        complete_many=_write(table, "COMPLETE_WORK_ITEMS", _END_MANY_WELL.replace("{outcome}", "succeeded")),
+        skip=_write(table, "SKIP_WORK_ITEM", _END_WELL.replace("{outcome}", "skipped")),
+        skip_many=_write(table, "SKIP_WORK_ITEMS", _END_MANY_WELL.replace("{outcome}", "skipped")),
         list_ended=_read(table, "LIST_ENDED", _LIST_ENDED, Returns.ROWS),
         release=_write(table, "RELEASE_WORK_ITEM", _RELEASE),
         retry=_write(table, "RETRY_WORK_ITEM", _RETRY),
@@ -620,7 +580,9 @@ def _fill(table: WorkTable, text: LiteralString) -> LiteralString:
 
 def _name(table: WorkTable, text: LiteralString) -> LiteralString:
     return (
-        text.replace("{table}", table.table)
+        text.replace("{live_claim}", _LIVE_CLAIM)
+        .replace("{no_lease}", _NO_LEASE)
+        .replace("{table}", table.table)
         .replace("{candidate_columns}", table.candidate_columns)
         .replace("{position}", table.position)
         .replace("{same_lane}", table.same_lane)
