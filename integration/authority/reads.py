@@ -142,9 +142,12 @@ def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "defa
         params |= start_params(stream, START.place)
         params |= {f"{stream}_window": window if wanted else 0, f"{stream}_limit": cap + 1 if wanted else 0}
     parts = reader.fetch_all(statement, params)
-    if filters.is_any_time:
-        parts += reader.fetch_all(COUNTS_UNDATED[has_additive, by_namespace], params | undated_start())
     found = sum(int(part["Found"]) for part in parts)
+    # Beyond the cap no further row changes the answer.
+    if filters.is_any_time and found <= cap:
+        undated = reader.fetch_all(COUNTS_UNDATED[has_additive, by_namespace], params | undated_start())
+        parts += undated
+        found += sum(int(part["Found"]) for part in undated)
     return CappedCount(
         count=min(found, cap), is_capped=found > cap or any(int(part["Seen"]) >= window for part in parts)
     )
