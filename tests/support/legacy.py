@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from integration.ingress.crypto import SealedColumn, row_aad, seal
 from integration.legacy.claim import EventClaim, claim_event
 from integration.legacy.executor import Executor, Options
 from integration.legacy.lease import SchedulerLease, acquire
 from integration.legacy.process import EventProcess, register_executor
-from integration.values import new_id
 from integration.work.flows import discover_flows
 from tests.support.work import Pack, Row, change, insert, query
 
@@ -26,72 +22,17 @@ class LegacyPack(Pack):
 
     def events(self, count: int = 1, *, payload: Row | None = None, **over: Any) -> list[str]:
         """Insert Events without WorkItems, due now; return their ids."""
-        now = datetime.now(UTC) - timedelta(seconds=5)
-        rows = []
-        for _ in range(count):
-            self.ordinal += 1
-            event_id = new_id()
-            body = json.dumps(payload if payload is not None else {"end": "well"}).encode()
-            rows.append(
-                {
-                    "EventId": event_id,
-                    "OrgId": self.org_id,
-                    "Namespace": self.namespace,
-                    "PackInstallId": self.pack_id,
-                    "RouteId": self.route_id,
-                    "RouteVersion": 1,
-                    "Provider": "demo",
-                    "EventKind": self.kind,
-                    "WorkType": "connector_event",
-                    "LaneOrdinal": self.ordinal,
-                    "IdempotencyKey": event_id,
-                    "ReceiptId": new_id(),
-                    "ReceiptIndex": 0,
-                    "Payload": seal(body, row_aad(SealedColumn.EVENT_PAYLOAD, event_id)),
-                    "PayloadHash": "a" * 64,
-                    "ReceivedAt": now,
-                    **over,
-                }
-            )
+        rows = [self.event_values({"end": "well"} if payload is None else payload, **over) for _ in range(count)]
         insert("_System_ConnectorEvent", rows)
         return [str(row["EventId"]) for row in rows]
 
     def mirror(self, event_id: str, **over: Any) -> str:
         """Insert an Event's zero-attempt WorkItem, with the columns that the first vintage has; return its id."""
-        now = datetime.now(UTC) - timedelta(seconds=5)
         (event,) = query("SELECT * FROM _System_ConnectorEvent WHERE EventId = %s", event_id)
-        work_id = new_id()
-        insert(
-            "_System_ConnectorWorkItem",
-            [
-                {
-                    "WorkId": work_id,
-                    "WorkFamily": "connector",
-                    "WorkType": "connector_event",
-                    "SubjectKind": "event",
-                    "SubjectId": event_id,
-                    "EventId": event_id,
-                    "OrgId": self.org_id,
-                    "Namespace": self.namespace,
-                    "PackInstallId": self.pack_id,
-                    "RouteId": self.route_id,
-                    "RouteVersion": 1,
-                    "FlowName": self.flow,
-                    "FlowVersion": self.flow_version,
-                    "EventKind": self.kind,
-                    "CatalogDigest": "c" * 64,
-                    "SourceLane": event["SourceLane"],
-                    "LaneOrdinal": event["LaneOrdinal"],
-                    "State": "pending",
-                    "RunAfter": now,
-                    "MaxAttempts": 3,
-                    "CreatedAt": now,
-                    "UpdatedAt": now,
-                    **over,
-                }
-            ],
-        )
-        return work_id
+        of_event = {"SourceLane": event["SourceLane"], "LaneOrdinal": event["LaneOrdinal"]}
+        item = self.item_values(event_id, **{**of_event, **over})
+        insert("_System_ConnectorWorkItem", [item])
+        return str(item["WorkId"])
 
     def executor(self, **options: Any) -> Executor:
         """Return an executor of this pack, registered and without its keeper."""

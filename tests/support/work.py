@@ -182,62 +182,64 @@ class Pack:
         )
         return route_id
 
+    def event_values(self, payload: Row, **over: Any) -> Row:
+        """Return the row of one more Event, its payload sealed; `over` overrides columns."""
+        self.ordinal += 1
+        event_id = new_id()
+        return {
+            "EventId": event_id,
+            "OrgId": self.org_id,
+            "Namespace": self.namespace,
+            "PackInstallId": self.pack_id,
+            "RouteId": self.route_id,
+            "RouteVersion": 1,
+            "Provider": "demo",
+            "EventKind": self.kind,
+            "WorkType": "connector_event",
+            "LaneOrdinal": self.ordinal,
+            "IdempotencyKey": event_id,
+            "ReceiptId": new_id(),
+            "ReceiptIndex": 0,
+            "Payload": seal(json.dumps(payload).encode(), row_aad(SealedColumn.EVENT_PAYLOAD, event_id)),
+            "PayloadHash": "a" * 64,
+            "ReceivedAt": datetime.now(UTC) - timedelta(seconds=5),
+            **over,
+        }
+
+    def item_values(self, event_id: str, **over: Any) -> Row:
+        """Return the row of an Event's WorkItem, due now, with the columns of the first vintage; `over` overrides."""
+        now = datetime.now(UTC) - timedelta(seconds=5)
+        return {
+            "WorkId": new_id(),
+            "WorkFamily": "connector",
+            "WorkType": "connector_event",
+            "SubjectKind": "event",
+            "SubjectId": event_id,
+            "EventId": event_id,
+            "OrgId": self.org_id,
+            "Namespace": self.namespace,
+            "PackInstallId": self.pack_id,
+            "RouteId": self.route_id,
+            "RouteVersion": 1,
+            "FlowName": self.flow,
+            "FlowVersion": self.flow_version,
+            "EventKind": self.kind,
+            "CatalogDigest": "c" * 64,
+            "State": "pending",
+            "RunAfter": now,
+            "MaxAttempts": 3,
+            "CreatedAt": now,
+            "UpdatedAt": now,
+            **over,
+        }
+
     def admit(self, count: int = 1, *, payload: Row | None = None, **over: Any) -> list[str]:
         """Admit items and return their WorkIds; `over` overrides WorkItem columns."""
-        now = datetime.now(UTC) - timedelta(seconds=5)
-        events, items = [], []
-        body = json.dumps(payload or {"n": 1}).encode()
-        for _ in range(count):
-            self.ordinal += 1
-            event_id, work_id = new_id(), new_id()
-            events.append(
-                {
-                    "EventId": event_id,
-                    "OrgId": self.org_id,
-                    "Namespace": self.namespace,
-                    "PackInstallId": self.pack_id,
-                    "RouteId": self.route_id,
-                    "RouteVersion": 1,
-                    "Provider": "demo",
-                    "EventKind": self.kind,
-                    "WorkType": "connector_event",
-                    "SourceLane": over.get("SourceLane"),
-                    "TargetLane": over.get("TargetLane"),
-                    "LaneOrdinal": self.ordinal,
-                    "IdempotencyKey": event_id,
-                    "ReceiptId": new_id(),
-                    "ReceiptIndex": 0,
-                    "Payload": seal(body, row_aad(SealedColumn.EVENT_PAYLOAD, event_id)),
-                    "PayloadHash": "a" * 64,
-                    "ReceivedAt": now,
-                }
-            )
-            items.append(
-                {
-                    "WorkId": work_id,
-                    "WorkFamily": "connector",
-                    "WorkType": "connector_event",
-                    "SubjectKind": "event",
-                    "SubjectId": event_id,
-                    "EventId": event_id,
-                    "OrgId": self.org_id,
-                    "Namespace": self.namespace,
-                    "PackInstallId": self.pack_id,
-                    "RouteId": self.route_id,
-                    "RouteVersion": 1,
-                    "FlowName": self.flow,
-                    "FlowVersion": self.flow_version,
-                    "EventKind": self.kind,
-                    "CatalogDigest": "c" * 64,
-                    "LaneOrdinal": self.ordinal,
-                    "State": "pending",
-                    "RunAfter": now,
-                    "MaxAttempts": 3,
-                    "CreatedAt": now,
-                    "UpdatedAt": now,
-                    **over,
-                }
-            )
+        lanes = {"SourceLane": over.get("SourceLane"), "TargetLane": over.get("TargetLane")}
+        events = [self.event_values(payload or {"n": 1}, **lanes) for _ in range(count)]
+        items = [
+            self.item_values(event["EventId"], **{"LaneOrdinal": event["LaneOrdinal"], **over}) for event in events
+        ]
         insert("_System_ConnectorEvent", events)
         insert("_System_ConnectorWorkItem", items)
         return [str(item["WorkId"]) for item in items]
