@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 import signal
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,22 +56,22 @@ class Prepared:
     acked: Path
 
 
-class Scenario:
+class Scenario(ABC):
     """A piece of the program's work that can be prepared, run, and run again after a kill."""
 
     name = ""
 
+    @abstractmethod
     def prepare(self, folder: Path, seed: int) -> Prepared:
         """Put the rows in place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def act(self, prepared: Prepared, seed: int) -> None:
         """Do the work; also what is done again after the kill."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lost(self, prepared: Prepared) -> list[str]:
         """Return what was put in and did not come out as it must."""
-        raise NotImplementedError
 
 
 def paths(folder: Path) -> tuple[Path, Path]:
