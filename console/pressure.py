@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Gauge
 
-from integration.work.pressure import LONG_SECONDS, SHORT_SECONDS, read_pressure
+from integration.work.pressure import LONG_SECONDS, SHORT_SECONDS, FamilyPressure
 
 
-def register_pressure(registry: CollectorRegistry) -> None:
-    """Read the pressure of every family once and put it into a scrape's registry.
+def register_pressure(registry: CollectorRegistry, pressure: Mapping[str, FamilyPressure]) -> None:
+    """Put the pressure of every family into a scrape's registry.
 
     Args:
         registry: The registry of one scrape; nothing is carried over to the next.
+        pressure: The families' figures by name, as they were read for this scrape.
 
     Rule: K-13.
     """
@@ -45,7 +48,7 @@ def register_pressure(registry: CollectorRegistry) -> None:
         ["family", "figure"],
         registry=registry,
     )
-    for family, found in read_pressure().items():
+    for family, found in pressure.items():
         for state, count in found.depth.items():
             depth.labels(family=family, state=str(state)).set(count)
         for seconds, counts in ((SHORT_SECONDS, found.ended_short), (LONG_SECONDS, found.ended_long)):

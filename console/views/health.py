@@ -20,9 +20,11 @@ from console.pressure import register_pressure
 from integration.errors import IntegrationError
 from integration.states import ReceiptState, WorkItemState
 from integration.work import figures
+from integration.work.families import CONNECTOR
+from integration.work.pressure import COVERED_CAP, read_pressure
 
 #: Counting for a scrape stops here; the gauge then stands at the cap.
-METRICS_CAP = 10_000
+METRICS_CAP = COVERED_CAP
 
 
 @never_cache
@@ -63,8 +65,14 @@ def metrics(request: HttpRequest) -> HttpResponse:
         ["state"],
         registry=registry,
     )
+    pressure = read_pressure()
+    connector = pressure[CONNECTOR.name]
     for state in WorkItemState:
-        work.labels(state=str(state)).set(figures.count_in_state(state, cap=METRICS_CAP).value)
+        # What has not ended is counted already, to the same cap.
+        count = connector.depth.get(state)
+        if count is None:
+            count = figures.count_in_state(state, cap=METRICS_CAP).value
+        work.labels(state=str(state)).set(count)
     receipts = Gauge(
         "lockhouse_receipts",
         f"Waiting receipts by state, counted up to {METRICS_CAP}.",
@@ -73,17 +81,15 @@ def metrics(request: HttpRequest) -> HttpResponse:
     )
     for waiting in (ReceiptState.RECEIVED, ReceiptState.QUARANTINED):
         receipts.labels(state=str(waiting)).set(figures.count_receipts(waiting, cap=METRICS_CAP).value)
-    now = timezone.now()
-    workers = figures.workers_alive(now)
+    workers = figures.workers_alive(timezone.now())
     Gauge("lockhouse_workers_alive", "Claim processes heard of lately.", registry=registry).set(workers.alive)
     Gauge("lockhouse_claims_in_flight", "Claims that workers hold.", registry=registry).set(workers.in_flight)
-    oldest = figures.oldest_due_at()
     Gauge(
         "lockhouse_oldest_due_seconds",
         "How long the longest waiting due WorkItem waits.",
         registry=registry,
-    ).set(max(0.0, (now - oldest).total_seconds()) if oldest else 0.0)
-    register_pressure(registry)
+    ).set(connector.oldest_due_seconds)
+    register_pressure(registry, pressure)
     return HttpResponse(generate_latest(registry) + _counted(), content_type=CONTENT_TYPE_LATEST)
 
 
