@@ -72,11 +72,12 @@ def record_alone(fact: AuditFact, *, using: str = "default") -> str:
     Locks: none; the unique key of (stream, seq) decides, and the loser appends after the winner.
     """
     stream = _stream_of(fact.actor)
-    for _ in range(_MAX_TRIES):
+    for tries in range(_MAX_TRIES):
         try:
             return db.run(lambda tx: _append(tx, stream, fact), name="audit.record_alone", using=using)
         except IntegrityError:
-            continue
+            # Who goes on at once meets the same others again, and one of many may lose every time.
+            db.pause(tries)
     raise errors.Busy
 
 

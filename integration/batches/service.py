@@ -212,12 +212,12 @@ def run_audited(
         record_in(tx, fact)
         return True
 
-    for _ in range(_MOST_TRIES):
+    for tries in range(_MOST_TRIES):
         try:
             return db.run(unit, name="batches.write", using=using, settle=settle)
         except IntegrityError:
             # The actor's stream went on in the meantime.
-            continue
+            db.pause(tries)
     raise errors.Busy
 
 

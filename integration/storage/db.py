@@ -188,9 +188,14 @@ def close_connections() -> None:
         _drop_connection(connection)
 
 
-def _pause(tries: int) -> None:
-    # Jitter keeps two losers of one deadlock from meeting again.
-    time.sleep(random.uniform(0.5, 1.5) * _FIRST_PAUSE_SECONDS * 2**tries)  # noqa: S311
+def pause(tries: int) -> None:
+    """Wait before another try: some 10 ms at first, twice as long after each, at most some 0.3 s.
+
+    Args:
+        tries: How many tries there were before the one that failed.
+    """
+    # Jitter keeps two losers of one meeting from meeting again.
+    time.sleep(random.uniform(0.5, 1.5) * _FIRST_PAUSE_SECONDS * 2 ** min(tries, MAX_TRIES))  # noqa: S311
 
 
 def run(
@@ -244,7 +249,7 @@ def run(
                     _raise_domain_error(error, disposition)
                 if tries + 1 == MAX_TRIES:
                     _raise_domain_error(error, disposition)
-                _pause(tries)
+                pause(tries)
             else:
                 return result
             finally:
@@ -311,7 +316,7 @@ def execute_alone(statement: Statement, params: Params | None = None, *, using: 
                     _drop_connection(connection)
                 if disposition is not policy.Disposition.RERUN or tries + 1 == MAX_TRIES:
                     _raise_domain_error(error, disposition)
-                _pause(tries)
+                pause(tries)
             else:
                 return matched
         raise errors.InvariantBroken

@@ -72,24 +72,25 @@ def test_verify__names_the_gap_that_a_removed_entry_leaves():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_record_alone__two_writers_of_one_stream_both_get_a_place():
-    start = threading.Barrier(4, timeout=30)
+def test_record_alone__every_writer_of_one_stream_gets_a_place():
+    writers, entries = 8, 40
+    start = threading.Barrier(writers, timeout=30)
     faults: list[BaseException] = []
 
     def write() -> None:
         try:
             start.wait()
-            for _ in range(10):
+            for _ in range(entries):
                 record_alone(fact())
         except BaseException as error:
             faults.append(error)
         finally:
             connections.close_all()
 
-    threads = [threading.Thread(target=write) for _ in range(4)]
+    threads = [threading.Thread(target=write) for _ in range(writers)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     report = verify_chain()
-    assert (faults, report.entry_count, report.breaks) == ([], 40, ())
+    assert (faults, report.entry_count, report.breaks) == ([], writers * entries, ())
