@@ -17,6 +17,7 @@ from batteries.figures import Figures
 #: Name -> its module. Those that end the database have a server of their own.
 BATTERIES = {
     "r1": "batteries.r1_kills",
+    "r1-replay": "batteries.r1_replays",
     "r2": "batteries.r2_races",
     "r3": "batteries.r3_zombies",
     "r4": "batteries.r4_commits",

@@ -10,10 +10,13 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from tests.support import servers
+
+if TYPE_CHECKING:
+    from integration.storage.schema import Vintage
 
 
 @dataclass
@@ -91,6 +94,46 @@ def install_schema() -> None:
         call_command("migrate", verbosity=0)
         call_command("install_schema", verbosity=0, stdout=io.StringIO())
     cleaning.remember_reference_rows()
+
+
+@contextlib.contextmanager
+def of_vintage(ground: Ground, vintage: Vintage) -> Iterator[None]:
+    """Work on a database of an older schema, made for this and dropped again, with the tables of the audit trail."""
+    from django.db import connections
+
+    from console.models import AuditEntry
+    from integration.storage.install import install_schema
+
+    parts = urlsplit(ground.url)
+    name = f"{parts.path.strip('/')}_{vintage.value}"
+    _run(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    use(urlunsplit(parts._replace(path=f"/{name}")))
+    try:
+        install_schema(connections["default"], vintage)
+        with connections["default"].schema_editor() as editor:
+            editor.create_model(AuditEntry)
+        yield
+    finally:
+        use(ground.url)
+        _run(f"DROP DATABASE {name}")
+
+
+def empty_every_table() -> None:
+    """Delete every row of the database, of whatever schema it is."""
+    from django.db import connections
+
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()")
+        tables = [str(row[0]) for row in cursor.fetchall()]
+    _run("SET FOREIGN_KEY_CHECKS = 0", *(f"DELETE FROM `{table}`" for table in tables), "SET FOREIGN_KEY_CHECKS = 1")
+
+
+def _run(*statements: str) -> None:
+    from django.db import connections
+
+    with connections["default"].cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
 
 
 def create_database(url: str) -> None:

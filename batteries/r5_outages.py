@@ -70,11 +70,11 @@ def mariadb(folder: Path) -> Iterator[Target]:
 @contextlib.contextmanager
 def tidb(folder: Path) -> Iterator[Target]:
     """Run TiDB on its embedded store."""
-    running = [servers.launch_tidb(folder)]
+    running = [servers.launch_tidb(folder, is_killed=True)]
 
     def start() -> None:
         running[-1].wait(60)
-        running.append(servers.launch_tidb(folder))
+        running.append(servers.launch_tidb(folder, is_killed=True))
 
     url = f"tidb://root@localhost/lockhouse?unix_socket={quote(str(folder / 'tidb.sock'), safe='/')}"
     try:

@@ -5,19 +5,37 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import backlog, batches, dead_letters, history, ingest, latency, memory, sources, work
-from bench.harness import database_server
+from collections.abc import Callable
+from functools import partial
 
-BENCHES = {
+from bench import (
+    backlog,
+    batches,
+    dead_letters,
+    dead_list,
+    history,
+    ingest,
+    latency,
+    memory,
+    replay_cost,
+    sources,
+    work,
+)
+from bench.harness import database_server
+from bench.report import Report
+
+BENCHES: dict[str, Callable[..., Report]] = {
     "b1": ingest.run,
     "b2": work.run,
     "b3": batches.run,
     "b4": latency.run,
     "b5": backlog.run,
     "b6": dead_letters.run,
+    "b6-service": dead_list.run,
     "history": history.run,
     "sources": sources.run,
     "memory": memory.run,
+    "replay": replay_cost.run,
 }
 
 
@@ -28,7 +46,10 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smoke run: seconds, and figures that mean nothing")
     parser.add_argument("--tidb", action="store_true", help="on TiDB instead of MariaDB")
     parser.add_argument("--rounds", type=int, help="interleaved rounds (5, or 2 when quick)")
+    parser.add_argument("--rows", type=int, help="dead rows of b6-service (1,000,000, or 50,000 when quick)")
     options = parser.parse_args()
+    if options.rows:
+        BENCHES["b6-service"] = partial(dead_list.run, rows=options.rows)
     rounds = options.rounds or (2 if options.quick else 5)
     for name in options.bench or BENCHES:
         with database_server("tidb" if options.tidb else "mariadb") as server:

@@ -33,6 +33,27 @@ COUNTS_UNDATED: Final[dict[tuple[bool, bool], Statement]] = {
     (False, False): sql.COUNT_EVENT_UNDATED,
     (False, True): sql.COUNT_EVENT_UNDATED_IN_NAMESPACE,
 }
+#: With WorkItems, in one namespace, towards older rows.
+_LISTS: Final[dict[tuple[bool, bool, bool], Statement]] = {
+    (True, False, True): sql.LIST_DEAD_OLDER,
+    (True, False, False): sql.LIST_DEAD_NEWER,
+    (True, True, True): sql.LIST_DEAD_IN_NAMESPACE_OLDER,
+    (True, True, False): sql.LIST_DEAD_IN_NAMESPACE_NEWER,
+    (False, False, True): sql.LIST_EVENT_DEAD_OLDER,
+    (False, False, False): sql.LIST_EVENT_DEAD_NEWER,
+    (False, True, True): sql.LIST_EVENT_DEAD_IN_NAMESPACE_OLDER,
+    (False, True, False): sql.LIST_EVENT_DEAD_IN_NAMESPACE_NEWER,
+}
+_UNDATED_LISTS: Final[dict[tuple[bool, bool, bool], Statement]] = {
+    (True, False, True): sql.LIST_UNDATED_OLDER,
+    (True, False, False): sql.LIST_UNDATED_NEWER,
+    (True, True, True): sql.LIST_UNDATED_IN_NAMESPACE_OLDER,
+    (True, True, False): sql.LIST_UNDATED_IN_NAMESPACE_NEWER,
+    (False, False, True): sql.LIST_EVENT_UNDATED_OLDER,
+    (False, False, False): sql.LIST_EVENT_UNDATED_NEWER,
+    (False, True, True): sql.LIST_EVENT_UNDATED_IN_NAMESPACE_OLDER,
+    (False, True, False): sql.LIST_EVENT_UNDATED_IN_NAMESPACE_NEWER,
+}
 #: Filters on a row's own columns; namespace and time narrow the index range itself.
 ROW_FILTERS: Final = (
     "org",
@@ -73,6 +94,15 @@ def start_params(stream: str, place: Place) -> dict[str, Any]:
     }
 
 
+def window_params(stream: str, keys: int, rows: int) -> dict[str, Any]:
+    """Return how many keys of a stream are read and how many rows of them are listed; none of either for 0 keys."""
+    return {
+        f"{stream}_window": keys,
+        f"{stream}_last": max(keys - 1, 0),
+        f"{stream}_limit": rows if keys else 0,
+    }
+
+
 def undated_start() -> dict[str, Any]:
     """Return where every stream's undated rows begin."""
     return {f"{stream}_upper_id": FIRST_UNDATED.id for stream in STREAMS}
@@ -100,31 +130,7 @@ def filter_params(filters: DeadFilters) -> dict[str, Any]:
     }
 
 
-def choose_statements(filters: DeadFilters, *, older: bool, has_additive: bool) -> tuple[Statement, Statement]:
-    """Return the list statement and the one that tells where its windows ended."""
-    by_namespace = filters.namespace is not None
-    return {
-        (True, False, True): (sql.LIST_DEAD_OLDER, sql.SEEN_DEAD_OLDER),
-        (True, False, False): (sql.LIST_DEAD_NEWER, sql.SEEN_DEAD_NEWER),
-        (True, True, True): (sql.LIST_DEAD_IN_NAMESPACE_OLDER, sql.SEEN_DEAD_IN_NAMESPACE_OLDER),
-        (True, True, False): (sql.LIST_DEAD_IN_NAMESPACE_NEWER, sql.SEEN_DEAD_IN_NAMESPACE_NEWER),
-        (False, False, True): (sql.LIST_EVENT_DEAD_OLDER, sql.SEEN_EVENT_DEAD_OLDER),
-        (False, False, False): (sql.LIST_EVENT_DEAD_NEWER, sql.SEEN_EVENT_DEAD_NEWER),
-        (False, True, True): (sql.LIST_EVENT_DEAD_IN_NAMESPACE_OLDER, sql.SEEN_EVENT_DEAD_IN_NAMESPACE_OLDER),
-        (False, True, False): (sql.LIST_EVENT_DEAD_IN_NAMESPACE_NEWER, sql.SEEN_EVENT_DEAD_IN_NAMESPACE_NEWER),
-    }[has_additive, by_namespace, older]
-
-
-def choose_undated_statements(filters: DeadFilters, *, older: bool, has_additive: bool) -> tuple[Statement, Statement]:
-    """Return the same two statements for the rows without a terminal time."""
-    by_namespace = filters.namespace is not None
-    return {
-        (True, False, True): (sql.LIST_UNDATED_OLDER, sql.SEEN_UNDATED_OLDER),
-        (True, False, False): (sql.LIST_UNDATED_NEWER, sql.SEEN_UNDATED_NEWER),
-        (True, True, True): (sql.LIST_UNDATED_IN_NAMESPACE_OLDER, sql.SEEN_UNDATED_IN_NAMESPACE_OLDER),
-        (True, True, False): (sql.LIST_UNDATED_IN_NAMESPACE_NEWER, sql.SEEN_UNDATED_IN_NAMESPACE_NEWER),
-        (False, False, True): (sql.LIST_EVENT_UNDATED_OLDER, sql.SEEN_EVENT_UNDATED_OLDER),
-        (False, False, False): (sql.LIST_EVENT_UNDATED_NEWER, sql.SEEN_EVENT_UNDATED_NEWER),
-        (False, True, True): (sql.LIST_EVENT_UNDATED_IN_NAMESPACE_OLDER, sql.SEEN_EVENT_UNDATED_IN_NAMESPACE_OLDER),
-        (False, True, False): (sql.LIST_EVENT_UNDATED_IN_NAMESPACE_NEWER, sql.SEEN_EVENT_UNDATED_IN_NAMESPACE_NEWER),
-    }[has_additive, by_namespace, older]
+def choose_list(filters: DeadFilters, *, older: bool, has_additive: bool, is_dated: bool) -> Statement:
+    """Return the statement that lists dead rows, of those with a terminal time or of those without."""
+    lists = _LISTS if is_dated else _UNDATED_LISTS
+    return lists[has_additive, filters.namespace is not None, older]

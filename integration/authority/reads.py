@@ -18,13 +18,13 @@ from integration.authority.dead_statements import (
     COUNTS_UNDATED,
     ROW_FILTERS,
     STREAMS,
-    choose_statements,
-    choose_undated_statements,
+    choose_list,
     filter_params,
     is_wanted,
     place_of,
     start_params,
     undated_start,
+    window_params,
 )
 from integration.authority.details import get_detail
 from integration.authority.lineage import lineage
@@ -62,6 +62,7 @@ class _Scan:
     rows: list[Row]
     is_done: bool = False
     bound: Place | None = None
+    has_undated: bool = False
 
 
 def list_dead(
@@ -164,6 +165,8 @@ def _find(
     found, bound = _merge(scans, older=position.is_older)
     if bound is not None or len(found) > limit or at_undated == position.is_older or not filters.is_any_time:
         return found, bound
+    if position.is_older and not any(scan.has_undated for scan in scans):
+        return found, None
     beyond = Cursor(place=Place(at=LONG_AGO, id="") if at_undated else FIRST_UNDATED, is_older=position.is_older)
     scans = _scan(reader, filters, beyond, limit, has_additive=has_additive, is_dated=at_undated)
     more, bound = _merge(scans, older=position.is_older)
@@ -174,43 +177,39 @@ def _scan(
     reader: Reader, filters: DeadFilters, position: Cursor, limit: int, *, has_additive: bool, is_dated: bool
 ) -> list[_Scan]:
     """Read every stream until it has a page and one row, or its end, or the bound."""
-    scans = [
-        _Scan(stream=stream, start=position.place, rows=[], is_done=not is_wanted(filters, stream))
+    scans = {
+        stream: _Scan(stream=stream, start=position.place, rows=[], is_done=not is_wanted(filters, stream))
         for stream in (STREAMS if has_additive else ("e",))
-    ]
-    choose = choose_statements if is_dated else choose_undated_statements
-    listing, seen = choose(filters, older=position.is_older, has_additive=has_additive)
+    }
+    listing = choose_list(filters, older=position.is_older, has_additive=has_additive, is_dated=is_dated)
     base = filter_params(filters)
     for window in (max(window, 2 * limit) for window in WINDOWS):
+        going = [scan for scan in scans.values() if not scan.is_done]
+        if not going:
+            break
         params = dict(base)
-        for scan in scans:
+        for scan in scans.values():
             params |= start_params(scan.stream, scan.start)
-            params[f"{scan.stream}_window"] = 0 if scan.is_done else window
-            params[f"{scan.stream}_limit"] = 0 if scan.is_done else limit + 1 - len(scan.rows)
-        by_stream = {scan.stream: scan for scan in scans}
+            params |= window_params(scan.stream, 0 if scan.is_done else window, limit + 1 - len(scan.rows))
+        told: dict[str, Row] = {}
         for row in reader.fetch_all(listing, params):
-            by_stream[row["Stream"]].rows.append(row)
-        for scan in scans:
-            if len(scan.rows) > limit:
-                scan.is_done, scan.bound = True, None
-                params[f"{scan.stream}_window"] = 0
-        if all(scan.is_done for scan in scans):
-            break
-        reached = {row["Stream"]: row for row in reader.fetch_all(seen, params)}
-        for scan in scans:
-            if not scan.is_done:
-                _advance(scan, reached.get(scan.stream), window)
-        if all(scan.is_done for scan in scans):
-            break
-    return scans
+            stream, _, what = row["Stream"].partition(".")
+            if what:
+                told[row["Stream"]] = row
+            else:
+                scans[stream].rows.append(row)
+        for scan in going:
+            scan.has_undated = f"{scan.stream}.undated" in told
+            _advance(scan, told.get(f"{scan.stream}.last"), limit)
+    return list(scans.values())
 
 
-def _advance(scan: _Scan, reached: Row | None, window: int) -> None:
-    """Note where a stream's window ended: at the end of the index, or at a key to go on from."""
-    if reached is None or int(reached["Seen"]) < window:
+def _advance(scan: _Scan, last: Row | None, limit: int) -> None:
+    """Note where a stream's window ended: at a page and one row, at the end of the index, or at a key to go on from."""
+    if last is None or len(scan.rows) > limit:
         scan.is_done, scan.bound = True, None
     else:
-        scan.start = scan.bound = Place(at=reached["TerminalAt"] or UNDATED, id=reached["Id"])
+        scan.start = scan.bound = Place(at=last["TerminalAt"] or UNDATED, id=last["WorkId"])
 
 
 def _merge(scans: Iterable[_Scan], *, older: bool) -> tuple[list[Row], Place | None]:

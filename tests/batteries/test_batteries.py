@@ -10,7 +10,7 @@ from batteries.__main__ import BROKEN, OWN_SERVER
 from batteries.figures import RESULTS
 from tests.support.processes import start_python
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 HOLDS = 0
 #: Battery -> what its mutant must break, among other things.
 MUTANTS = {

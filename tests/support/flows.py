@@ -21,7 +21,7 @@ from integration.work.families import EFFECT
 from integration.work.finish import Ended
 from integration.work.flows import FlowCancelled, FlowContext, FlowRejected, FlowRetry, FlowSkip, flow
 
-_LONGEST_SECONDS = 60.0
+_LONGEST_SECONDS = 300.0
 
 
 @flow("tests.noop", 1)

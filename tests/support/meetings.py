@@ -10,7 +10,7 @@ from django.db import connections
 
 from tests.support.sessions import Session
 
-_LONGEST_SECONDS: Final = 60.0
+_LONGEST_SECONDS: Final = 240.0
 _LOCKED: Final = "locked"
 
 

@@ -85,8 +85,15 @@ def mariadb_server(*, durable: bool = False) -> Iterator[str]:
             server.stop()
 
 
-def launch_tidb(folder: Path) -> subprocess.Popen[bytes]:
-    """Start TiDB on an embedded store in a folder, and return when it answers on `folder/tidb.sock`."""
+def launch_tidb(folder: Path, *, is_killed: bool = False) -> subprocess.Popen[bytes]:
+    """Start TiDB on an embedded store in a folder, and return when it answers on `folder/tidb.sock`.
+
+    Args:
+        folder: Everything of it.
+        is_killed: It will be killed, and what it has committed is wanted afterwards. The embedded store keeps the
+            locks of a commit under way in memory only: of a transaction over several regions, which TiDB makes one a
+            table, a SIGKILL leaves a part, acknowledged or not. In one region a commit is one write.
+    """
     binary = tidb_binary()
     if not binary.is_file():
         message = f"the TiDB server is not built ({binary}); run bin/build-tidb"
@@ -95,9 +102,12 @@ def launch_tidb(folder: Path) -> subprocess.Popen[bytes]:
         (folder / name).mkdir(exist_ok=True)
     socket = folder / "tidb.sock"
     socket.unlink(missing_ok=True)
+    config = folder / "tidb.toml"
+    config.write_text(f"split-table = {'false' if is_killed else 'true'}\n", encoding="ascii")
     command = [
         *BOUND_TO_CALLER,
         str(binary),
+        f"--config={config}",
         "--store=unistore",
         f"--path={folder / 'store'}",
         f"--socket={socket}",

@@ -1,10 +1,12 @@
 """Lock-free statements of the dead-letter list: two owners' dead rows, each a keyset range of its own index.
 
 A part reads at most `<stream>_window` keys from its index and only then joins and filters, so that a filter
-that nothing matches cannot walk the whole history. `SEEN_*` tells where each part's window ended. Streams:
-`d` WorkItem rows that died, `l` WorkItem rows that a legacy outcome ended, `e` Event rows under the Event
-executor. A database without the additive columns has the third only. Rows whose writer left no terminal time have
-statements of their own, `*_UNDATED_*`: they end the list, by id.
+that nothing matches cannot walk the whole history. Streams: `d` WorkItem rows that died, `l` WorkItem rows that a
+legacy outcome ended, `e` Event rows under the Event executor. A database without the additive columns has the third
+only. Rows whose writer left no terminal time have statements of their own, `*_UNDATED_*`: they end the list, by id.
+
+A list tells two more things in rows of their own, which hold a key and nothing else: `<stream>.last` is the last key
+of a window that was full, `<stream>.undated` is there when a list that goes down has undated rows below it.
 
 None of them reads a payload, a token, a worker's name or a failure text.
 """
@@ -32,6 +34,15 @@ _EVENT_COLUMNS: Final = """
        e.RetryCount AS FailureCount,
        NULL AS FirstFailedAt, NULL AS LastFailedAt, e.TerminalAt, e.ReplayedAt, NULL AS ReplayOfWorkId,
        e.ReplayOfEventId, e.IdempotencyKey, e.DeliveryId, e.DeliverySequence, e.OccurredAt, e.ReceivedAt,
+       NULL AS LegacyOutcome"""
+#: A key in the place of a row: what a list tells of its windows besides its rows.
+_KEY_COLUMNS: Final = """
+       s.Id AS WorkId, NULL AS EventId, NULL AS State, NULL AS WorkType, NULL AS OrgId, NULL AS Namespace,
+       NULL AS PackInstallId, NULL AS PackName, NULL AS PackVersion, NULL AS Incarnation, NULL AS Provider,
+       NULL AS EventKind, NULL AS RouteVersion, NULL AS ExecutionClass, NULL AS SourceLane, NULL AS TargetLane,
+       NULL AS LaneOrdinal, NULL AS Attempt, NULL AS MaxAttempts, NULL AS FailureCount, NULL AS FirstFailedAt,
+       NULL AS LastFailedAt, s.TerminalAt, NULL AS ReplayedAt, NULL AS ReplayOfWorkId, NULL AS ReplayOfEventId,
+       NULL AS IdempotencyKey, NULL AS DeliveryId, NULL AS DeliverySequence, NULL AS OccurredAt, NULL AS ReceivedAt,
        NULL AS LegacyOutcome"""
 _WORK_CONTEXT: Final = """
        JOIN _System_ConnectorEvent AS e ON e.EventId = w.EventId
@@ -108,6 +119,10 @@ _UNDATED_NEWER: Final = """
                           AND k.TerminalAt IS NULL AND #id > %(#_lower_id)s
                         ORDER BY #id
                         LIMIT %(#_window)s"""
+#: Whether there is any.
+_UNDATED: Final = """
+                          AND k.TerminalAt IS NULL
+                        LIMIT 1"""
 _WINDOWS: Final = {
     (True, True): _OLDER,
     (True, False): _NEWER,
@@ -118,13 +133,13 @@ _STATES: Final = {"d": "dead", "l": "reconciled_legacy_terminal", "e": "dead"}
 _STREAM_RULES: Final = {"d": "w.Attempt > 0", "l": "o.Outcome = 'dead'"}
 
 
-def _keys(stream: str, *, by_namespace: bool, older: bool, is_dated: bool = True) -> str:
+def _keys(stream: str, window: str, *, by_namespace: bool) -> str:
     """Return the text that reads one window of a stream's index."""
     if stream == "e":
         head, id_column = (_EVENT_KEYS_BY_NAMESPACE if by_namespace else _EVENT_KEYS), "k.EventId"
     else:
         head, id_column = (_WORK_KEYS_BY_NAMESPACE if by_namespace else _WORK_KEYS), "k.WorkId"
-    text = head.replace("#state", _STATES[stream]) + _WINDOWS[is_dated, older].replace("#id", id_column)
+    text = head.replace("#state", _STATES[stream]) + window.replace("#id", id_column)
     return text.replace("#", stream)
 
 
@@ -148,32 +163,30 @@ def _list(
     name: str, *, by_namespace: bool, older: bool, has_work_items: bool = True, is_dated: bool = True
 ) -> Statement:
     order = "DESC" if older else "ASC"
+    streams = "dle" if has_work_items else "e"
+    window = _WINDOWS[is_dated, older]
     parts = []
-    for stream in "dle" if has_work_items else "e":
+    for stream in streams:
         columns = f"'{stream}' AS Stream, {_EVENT_COLUMNS if stream == 'e' else _WORK_COLUMNS}"
-        keys = _keys(stream, by_namespace=by_namespace, older=older, is_dated=is_dated)
+        keys = _keys(stream, window, by_namespace=by_namespace)
         text = _matches(columns, stream, keys, has_work_items=has_work_items)
         parts.append(f"({text} ORDER BY s.TerminalAt {order}, s.Id {order} LIMIT %({stream}_limit)s)")
-    return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
-
-
-def _seen(
-    name: str, *, by_namespace: bool, older: bool, has_work_items: bool = True, is_dated: bool = True
-) -> Statement:
-    order = "ASC" if older else "DESC"
-    parts = [
-        f"(SELECT '{stream}' AS Stream, s.Id, s.TerminalAt, COUNT(*) OVER () AS Seen"
-        f" FROM ({_keys(stream, by_namespace=by_namespace, older=older, is_dated=is_dated)}) AS s"
-        f" ORDER BY s.TerminalAt {order}, s.Id {order} LIMIT 1)"
-        for stream in ("dle" if has_work_items else "e")
-    ]
+    told = {"last": window.replace("LIMIT %(#_window)s", "LIMIT %(#_last)s, 1")}
+    if is_dated and older:
+        told["undated"] = _UNDATED
+    for what, text in told.items():
+        parts += [
+            f"(SELECT '{stream}.{what}' AS Stream, {_KEY_COLUMNS}"
+            f" FROM ({_keys(stream, text, by_namespace=by_namespace)}) AS s)"
+            for stream in streams
+        ]
     return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
 
 
 def _count(name: str, *, by_namespace: bool, has_work_items: bool = True, is_dated: bool = True) -> Statement:
     parts = []
     for stream in "dle" if has_work_items else "e":
-        keys = _keys(stream, by_namespace=by_namespace, older=True, is_dated=is_dated)
+        keys = _keys(stream, _WINDOWS[is_dated, True], by_namespace=by_namespace)
         found = _matches("1 AS One", stream, keys, has_work_items=has_work_items)
         parts.append(
             f"(SELECT '{stream}' AS Stream, f.Found, s.Seen"
@@ -221,10 +234,6 @@ LIST_DEAD_OLDER = _list("LIST_DEAD_OLDER", by_namespace=False, older=True)
 LIST_DEAD_NEWER = _list("LIST_DEAD_NEWER", by_namespace=False, older=False)
 LIST_DEAD_IN_NAMESPACE_OLDER = _list("LIST_DEAD_IN_NAMESPACE_OLDER", by_namespace=True, older=True)
 LIST_DEAD_IN_NAMESPACE_NEWER = _list("LIST_DEAD_IN_NAMESPACE_NEWER", by_namespace=True, older=False)
-SEEN_DEAD_OLDER = _seen("SEEN_DEAD_OLDER", by_namespace=False, older=True)
-SEEN_DEAD_NEWER = _seen("SEEN_DEAD_NEWER", by_namespace=False, older=False)
-SEEN_DEAD_IN_NAMESPACE_OLDER = _seen("SEEN_DEAD_IN_NAMESPACE_OLDER", by_namespace=True, older=True)
-SEEN_DEAD_IN_NAMESPACE_NEWER = _seen("SEEN_DEAD_IN_NAMESPACE_NEWER", by_namespace=True, older=False)
 COUNT_DEAD = _count("COUNT_DEAD", by_namespace=False)
 COUNT_DEAD_IN_NAMESPACE = _count("COUNT_DEAD_IN_NAMESPACE", by_namespace=True)
 COUNT_ALL_DEAD = _count_all("COUNT_ALL_DEAD", by_namespace=False)
@@ -237,14 +246,6 @@ LIST_EVENT_DEAD_IN_NAMESPACE_OLDER = _list(
 )
 LIST_EVENT_DEAD_IN_NAMESPACE_NEWER = _list(
     "LIST_EVENT_DEAD_IN_NAMESPACE_NEWER", by_namespace=True, older=False, has_work_items=False
-)
-SEEN_EVENT_DEAD_OLDER = _seen("SEEN_EVENT_DEAD_OLDER", by_namespace=False, older=True, has_work_items=False)
-SEEN_EVENT_DEAD_NEWER = _seen("SEEN_EVENT_DEAD_NEWER", by_namespace=False, older=False, has_work_items=False)
-SEEN_EVENT_DEAD_IN_NAMESPACE_OLDER = _seen(
-    "SEEN_EVENT_DEAD_IN_NAMESPACE_OLDER", by_namespace=True, older=True, has_work_items=False
-)
-SEEN_EVENT_DEAD_IN_NAMESPACE_NEWER = _seen(
-    "SEEN_EVENT_DEAD_IN_NAMESPACE_NEWER", by_namespace=True, older=False, has_work_items=False
 )
 COUNT_EVENT_DEAD = _count("COUNT_EVENT_DEAD", by_namespace=False, has_work_items=False)
 COUNT_EVENT_DEAD_IN_NAMESPACE = _count("COUNT_EVENT_DEAD_IN_NAMESPACE", by_namespace=True, has_work_items=False)
@@ -261,14 +262,6 @@ LIST_UNDATED_IN_NAMESPACE_OLDER = _list(
 LIST_UNDATED_IN_NAMESPACE_NEWER = _list(
     "LIST_UNDATED_IN_NAMESPACE_NEWER", by_namespace=True, older=False, is_dated=False
 )
-SEEN_UNDATED_OLDER = _seen("SEEN_UNDATED_OLDER", by_namespace=False, older=True, is_dated=False)
-SEEN_UNDATED_NEWER = _seen("SEEN_UNDATED_NEWER", by_namespace=False, older=False, is_dated=False)
-SEEN_UNDATED_IN_NAMESPACE_OLDER = _seen(
-    "SEEN_UNDATED_IN_NAMESPACE_OLDER", by_namespace=True, older=True, is_dated=False
-)
-SEEN_UNDATED_IN_NAMESPACE_NEWER = _seen(
-    "SEEN_UNDATED_IN_NAMESPACE_NEWER", by_namespace=True, older=False, is_dated=False
-)
 COUNT_UNDATED = _count("COUNT_UNDATED", by_namespace=False, is_dated=False)
 COUNT_UNDATED_IN_NAMESPACE = _count("COUNT_UNDATED_IN_NAMESPACE", by_namespace=True, is_dated=False)
 
@@ -283,18 +276,6 @@ LIST_EVENT_UNDATED_IN_NAMESPACE_OLDER = _list(
 )
 LIST_EVENT_UNDATED_IN_NAMESPACE_NEWER = _list(
     "LIST_EVENT_UNDATED_IN_NAMESPACE_NEWER", by_namespace=True, older=False, has_work_items=False, is_dated=False
-)
-SEEN_EVENT_UNDATED_OLDER = _seen(
-    "SEEN_EVENT_UNDATED_OLDER", by_namespace=False, older=True, has_work_items=False, is_dated=False
-)
-SEEN_EVENT_UNDATED_NEWER = _seen(
-    "SEEN_EVENT_UNDATED_NEWER", by_namespace=False, older=False, has_work_items=False, is_dated=False
-)
-SEEN_EVENT_UNDATED_IN_NAMESPACE_OLDER = _seen(
-    "SEEN_EVENT_UNDATED_IN_NAMESPACE_OLDER", by_namespace=True, older=True, has_work_items=False, is_dated=False
-)
-SEEN_EVENT_UNDATED_IN_NAMESPACE_NEWER = _seen(
-    "SEEN_EVENT_UNDATED_IN_NAMESPACE_NEWER", by_namespace=True, older=False, has_work_items=False, is_dated=False
 )
 COUNT_EVENT_UNDATED = _count("COUNT_EVENT_UNDATED", by_namespace=False, has_work_items=False, is_dated=False)
 COUNT_EVENT_UNDATED_IN_NAMESPACE = _count(

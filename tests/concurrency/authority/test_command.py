@@ -13,7 +13,7 @@ from console.models import User
 from tests.support.authority import World, rows_of
 from tests.support.processes import Command, free_port, manage
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 
 
 def replayer(name: str) -> None:

@@ -14,7 +14,7 @@ from integration.storage.schema import Vintage
 from tests.support.authority import World, change, rows_of
 from tests.support.processes import Command, start_python
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 ITEMS = "_System_ConnectorWorkItem"
 SETTINGS: list[dict[str, str]] = [
     {},

@@ -9,7 +9,7 @@ import pytest
 from tests.support.authority import World, audit_entries, rows_of
 from tests.support.processes import race
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 TARGET = "tests.concurrency.authority.racers:replay"
 ITEMS, EVENTS = "_System_ConnectorWorkItem", "_System_ConnectorEvent"
 DEAD_EVENT = {"Status": "dead", "ExecutionOwner": "event", "TerminalAt": "2026-01-01"}

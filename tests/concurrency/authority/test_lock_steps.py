@@ -17,7 +17,7 @@ from tests.support.authority import World, change, rows_of
 from tests.support.processes import Command
 from tests.support.sessions import Session
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 PACKS, EVENTS, ITEMS = "_System_ConnectorPackInstall", "_System_ConnectorEvent", "_System_ConnectorWorkItem"
 KEYS = {PACKS: "PackInstallId", EVENTS: "EventId", ITEMS: "WorkId"}
 BUSY = 1205

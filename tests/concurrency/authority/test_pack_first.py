@@ -15,7 +15,7 @@ from tests.support.authority import World, rows_of
 from tests.support.processes import Command, start_python
 from tests.support.sessions import Session
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 PACKS, EVENTS, ITEMS = "_System_ConnectorPackInstall", "_System_ConnectorEvent", "_System_ConnectorWorkItem"
 BUSY = 1205
 

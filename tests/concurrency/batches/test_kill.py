@@ -24,7 +24,7 @@ from tests.support.batches import (
 from tests.support.processes import Command, manage, race, start_python
 from tests.support.rows import Installation
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 RACER = "tests.concurrency.batches.racers:run_batches"
 DONE_BEFORE, ROWS = 2, 6
 

@@ -22,7 +22,7 @@ from tests.support.authority import system_rows
 from tests.support.processes import Command, manage, web_server
 from tests.support.work import attempt_rows, query
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 LOOKS = 600
 BODY = (
     b'{"data":{"type":"prospect","id":88121,"attributes":{"title":"VP Sales","updatedAt":"2025-11-06T18:11:12.000Z"},'

@@ -10,7 +10,7 @@ from tests.support.legacy import LegacyPack
 from tests.support.processes import race
 from tests.support.work import query
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 RACERS = "tests.concurrency.legacy.racers"
 
 

@@ -16,7 +16,7 @@ from tests.support import admission, webhooks
 from tests.support.processes import manage, race
 from tests.support.work import expire_lease, item_row, query
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 RACERS = "tests.concurrency.projection.handoff_racers"
 WORK = ["work", "--until-idle", "--concurrency", "1", "--roles", "claim,reap", "--poll-ms", "10"]
 

@@ -13,7 +13,7 @@ from tests.support.authority import audit_entries
 from tests.support.processes import race
 from tests.support.work import Row, item_row, query
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 RACER = "tests.concurrency.projection.replay_racers:take_part"
 
 

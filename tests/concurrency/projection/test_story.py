@@ -14,7 +14,7 @@ from tests.support import admission, webhooks
 from tests.support.processes import manage, web_server
 from tests.support.work import expire_lease, query
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 FLOWS = ("{name: demo.apply_contact, version: 1}", "{name: tests.inputs, version: 1}")
 WORK = ["work", "--until-idle", "--concurrency", "2"]
 

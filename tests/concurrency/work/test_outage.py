@@ -57,7 +57,7 @@ def killable_mariadb(folder: Path) -> Iterator[Killable]:
 
 @contextlib.contextmanager
 def killable_tidb(folder: Path) -> Iterator[Killable]:
-    running = [servers.launch_tidb(folder)]
+    running = [servers.launch_tidb(folder, is_killed=True)]
 
     def kill() -> None:
         running[-1].kill()
@@ -66,7 +66,7 @@ def killable_tidb(folder: Path) -> Iterator[Killable]:
     socket = folder / "tidb.sock"
     url = f"tidb://root@localhost/lockhouse?unix_socket={quote(str(socket), safe='/')}"
     try:
-        yield Killable(url=url, socket=socket, kill=kill, start=lambda: running.append(servers.launch_tidb(folder)))
+        yield Killable(url=url, socket=socket, kill=kill, start=lambda: running.append(servers.launch_tidb(folder, is_killed=True)))
     finally:
         kill()
 

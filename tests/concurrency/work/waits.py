@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tests.support.processes import Command
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 240.0) -> None:
     """Wait until a condition holds, and fail by name when it does not."""
     deadline = time.monotonic() + seconds
     while not condition():

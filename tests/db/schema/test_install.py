@@ -130,7 +130,7 @@ def test_install__dry_run_changes_nothing(empty: BaseDatabaseWrapper) -> None:
 
 
 def test_install__two_at_once(empty: BaseDatabaseWrapper) -> None:
-    start = threading.Barrier(2, timeout=20)
+    start = threading.Barrier(2, timeout=60)
     failures: list[BaseException] = []
 
     def run() -> None:
@@ -148,7 +148,7 @@ def test_install__two_at_once(empty: BaseDatabaseWrapper) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=90)
+        thread.join(timeout=240)
         assert not thread.is_alive()
     assert failures == []
     assert not install_schema(empty).changed

@@ -74,7 +74,7 @@ def test_verify__names_the_gap_that_a_removed_entry_leaves():
 @pytest.mark.django_db(transaction=True)
 def test_record_alone__every_writer_of_one_stream_gets_a_place():
     writers, entries = 8, 40
-    start = threading.Barrier(writers, timeout=30)
+    start = threading.Barrier(writers, timeout=60)
     faults: list[BaseException] = []
 
     def write() -> None:

@@ -216,14 +216,14 @@ def held(transactional_db: None) -> Iterator[str]:
         def unit(tx: db.Tx) -> None:
             lock_namespace(tx, "held")
             locked.set()
-            assert done.wait(60)
+            assert done.wait(240)
 
         db.run(unit, name="test.hold")
         connections.close_all()
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert locked.wait(10)
+    assert locked.wait(60)
     with connection.cursor() as cursor:
         cursor.execute("SET innodb_lock_wait_timeout = 1")
     yield "held"
