@@ -15,6 +15,7 @@ HOLDS = 0
 #: Battery -> what its mutant must break, among other things.
 MUTANTS = {
     "r1": "nothing was lost",
+    "r1-replay": "right after the kill a replay is stored whole or not at all",
     "r2": "each row has one winner",
     "r3": "no stale write was accepted",
     "r4": "what was answered with 200 is stored",
