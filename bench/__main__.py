@@ -10,6 +10,7 @@ from functools import partial
 from bench import (
     backlog,
     batches,
+    bulk_replay,
     dead_letters,
     dead_list,
     history,
@@ -31,6 +32,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "b5": backlog.run,
     "b6": dead_letters.run,
     "b6-service": dead_list.run,
+    "b7": bulk_replay.run,
     "history": history.run,
     "sources": sources.run,
     "memory": memory.run,

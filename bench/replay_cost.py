@@ -65,33 +65,44 @@ def make_dead(pack: Any, count: int) -> list[Dead]:
     """
     from tests.support.work import change, query
 
-    before = pack.ordinal
+    first = _take_ordinals(pack.pack_id, count)
+    pack.ordinal = first - 1
     for start in range(0, count, _ADMITTED):
         pack.admit(min(_ADMITTED, count - start), payload=PAYLOAD)
     lane = "CONCAT('deal:', MOD(LaneOrdinal, %s))"
-    mine = "PackInstallId = %s AND LaneOrdinal > %s"
+    mine, bounds = "PackInstallId = %s AND LaneOrdinal BETWEEN %s AND %s", (pack.pack_id, first, first + count - 1)
     change(
         f"UPDATE _System_ConnectorEvent SET SourceLane = {lane}, TargetLane = {lane} WHERE {mine}",
-        *(_LANES, _LANES, pack.pack_id, before),
+        *(_LANES, _LANES, *bounds),
     )
     change(
         f"UPDATE _System_ConnectorWorkItem SET SourceLane = {lane}, TargetLane = {lane}, State = 'dead',"
         " Outcome = 'dead', Attempt = 3, OwnershipEpoch = 3, FailureClass = 'flow_error', FailureCount = 3,"
         " TerminalAt = UTC_TIMESTAMP(6), FirstFailedAt = UTC_TIMESTAMP(6), LastFailedAt = UTC_TIMESTAMP(6)"
         f" WHERE State = 'pending' AND {mine}",
-        *(_LANES, _LANES, pack.pack_id, before),
+        *(_LANES, _LANES, *bounds),
     )
     rows = query(
-        f"SELECT WorkId, EventId FROM _System_ConnectorWorkItem WHERE {mine} AND State = 'dead' ORDER BY LaneOrdinal",
-        *(pack.pack_id, before),
-    )
-    # The children's places come after all that was ever admitted.
-    change(
-        "UPDATE _System_ConnectorPackInstall SET NextLaneOrdinal = GREATEST(NextLaneOrdinal, %s) + %s"
-        " WHERE PackInstallId = %s",
-        *(pack.ordinal, count, pack.pack_id),
+        f"SELECT WorkId, EventId FROM _System_ConnectorWorkItem WHERE State = 'dead' AND {mine} ORDER BY LaneOrdinal",
+        *bounds,
     )
     return [Dead(work_id=row["WorkId"], event_id=row["EventId"]) for row in rows]
+
+
+def _take_ordinals(pack_id: str, count: int) -> int:
+    """Take ordinals as an admission does, since one may run beside; return the first."""
+    from django.db import transaction
+
+    from tests.support.work import change, query
+
+    where = "_System_ConnectorPackInstall WHERE PackInstallId = %s"
+    with transaction.atomic():
+        first = int(query(f"SELECT NextLaneOrdinal AS n FROM {where} FOR UPDATE", pack_id)[0]["n"])
+        change(
+            "UPDATE _System_ConnectorPackInstall SET NextLaneOrdinal = %s WHERE PackInstallId = %s",
+            *(first + count, pack_id),
+        )
+    return first
 
 
 def make_actor(name: str) -> Any:

@@ -1,0 +1,150 @@
+"""A process of the program that lets work die and replays it: `python -m bench.bulk_driver`.
+
+It reads commands as lines of JSON and answers each with one, as `bench.probe` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from typing import Any
+
+import django
+
+_CHUNK = 500
+_NAMESPACE = "demo"
+_KIND = "deal.updated"
+
+
+class Driver:
+    """The demo pack that is installed, and an operator who may replay its work."""
+
+    def __init__(self) -> None:
+        """Load the program."""
+        from bench.replay_cost import make_actor
+        from tests.support.work import Pack, query
+
+        (row,) = query(
+            "SELECT p.PackInstallId, p.OrgId, p.PackName, r.RouteId, r.FlowName, r.FlowVersion"
+            " FROM _System_ConnectorPackInstall p JOIN _System_ConnectorRoute r ON r.PackInstallId = p.PackInstallId"
+            " WHERE p.Namespace = %s AND p.Status = 'active' AND r.EventKind = %s AND r.Status = 'live'",
+            *(_NAMESPACE, _KIND),
+        )
+        # It is there already: nothing of it is inserted.
+        pack = Pack.__new__(Pack)
+        pack.namespace, pack.name, pack.kind = _NAMESPACE, row["PackName"], _KIND
+        pack.pack_id, pack.org_id, pack.route_id = row["PackInstallId"], row["OrgId"], row["RouteId"]
+        pack.flow, pack.flow_version, pack.ordinal = row["FlowName"], row["FlowVersion"], 0
+        self._pack, self._actor = pack, make_actor("bulk")
+
+    def loop(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Replay rows one by one by the service, without a ledger; return rows a second."""
+        from bench.replay_cost import make_dead, replay
+
+        rows = make_dead(self._pack, command["count"])
+        started = time.perf_counter()
+        for row in rows:
+            replay(row, self._actor)
+        return {"rate": len(rows) / (time.perf_counter() - started)}
+
+    def raw(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Let dead rows wait again by UPDATEs of five hundred keys, each a transaction; return rows a second."""
+        from django.db import connection
+
+        from bench.replay_cost import make_dead
+
+        ids = [row.work_id for row in make_dead(self._pack, command["count"])]
+        other = connection.copy()
+        other.ensure_connection()
+        started = time.perf_counter()
+        with contextlib.closing(other.connection.cursor()) as cursor:
+            for start in range(0, len(ids), _CHUNK):
+                other.connection.begin()
+                cursor.execute(
+                    "UPDATE _System_ConnectorWorkItem SET State = 'pending', Outcome = NULL, TerminalAt = NULL,"
+                    " RunAfter = UTC_TIMESTAMP(6), Attempt = 0, UpdatedAt = UTC_TIMESTAMP(6)"
+                    " WHERE WorkId IN %s AND State = 'dead'",
+                    (ids[start : start + _CHUNK],),
+                )
+                other.connection.commit()
+        rate = len(ids) / (time.perf_counter() - started)
+        other.close()
+        return {"rate": rate}
+
+    def batch(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Let rows die and store a bulk replay of them; the worker begins at once."""
+        from bench.replay_cost import make_dead
+        from integration.authority.listing import DeadFilters
+        from integration.batches import service
+        from integration.batches.selection import select
+
+        make_dead(self._pack, command["count"])
+        batch = service.create(
+            select(DeadFilters(namespace=_NAMESPACE)), actor=self._actor, reason="Stage names are fixed"
+        )
+        if batch.total != command["count"]:
+            message = f"the bulk replay takes {batch.total} rows, not {command['count']}"
+            raise RuntimeError(message)
+        return {"id": batch.id}
+
+    def state(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Return a bulk replay's totals, and its rate between its first row and its last one."""
+        from integration.batches.reads import get_batch
+        from tests.support.work import query
+
+        batch = get_batch(command["id"])
+        (ended,) = query(
+            "SELECT TIMESTAMPDIFF(MICROSECOND, MIN(ended_at), MAX(ended_at)) AS took"
+            " FROM console_replaybatchitem WHERE batch_id = %s AND ended_at IS NOT NULL",
+            batch.id,
+        )
+        totals = batch.totals
+        return {
+            "state": batch.state.value,
+            "done": totals.done,
+            "left": totals.left,
+            "replayed": totals.replayed,
+            "adds_up": totals.done + totals.left == batch.total,
+            "rate": 1e6 * (totals.done - 1) / int(ended["took"]) if ended["took"] else 0.0,
+        }
+
+    def whole(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Return whether every row of a bulk replay has one child and one audit entry, and the ledger names it."""
+        from tests.support.work import query
+
+        named = {
+            row["ref_id"]: row["child_work_id"]
+            for row in query(
+                "SELECT ref_id, child_work_id FROM console_replaybatchitem WHERE batch_id = %s", command["id"]
+            )
+        }
+        made = [
+            (row["ReplayOfWorkId"], row["WorkId"])
+            for row in query(
+                "SELECT WorkId, ReplayOfWorkId FROM _System_ConnectorWorkItem WHERE ReplayOfWorkId IS NOT NULL"
+            )
+            if row["ReplayOfWorkId"] in named
+        ]
+        told = [
+            row["ref_id"]
+            for row in query(
+                "SELECT ref_id FROM console_auditentry WHERE action = 'work_item.replayed' AND outcome = 'done'"
+            )
+            if row["ref_id"] in named
+        ]
+        return {"whole": sorted(made) == sorted(named.items()) and sorted(told) == sorted(named)}
+
+
+def main() -> None:
+    """Answer commands until there are no more."""
+    django.setup()
+    driver = Driver()
+    for line in sys.stdin:
+        command = json.loads(line)
+        print(json.dumps(getattr(driver, command["do"])(command)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
