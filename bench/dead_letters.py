@@ -118,7 +118,9 @@ def _load(server: Server, rows: int) -> None:
     server.run("CREATE TABLE bench_numbers (n INT PRIMARY KEY)")
     digits = " CROSS JOIN ".join(f"bench_digits d{place}" for place in range(6))
     terms = " + ".join(f"d{place}.d * {10**place}" for place in range(6))
-    server.run(f"INSERT INTO bench_numbers SELECT {terms} AS n FROM {digits} HAVING n < %s ORDER BY n", (rows,))
+    for million in range(0, rows, 10**6):
+        sql = f"INSERT INTO bench_numbers SELECT %s + {terms} AS n FROM {digits} HAVING n < %s ORDER BY n"
+        server.run(sql, (million, rows))
     pack, org, route, version, snapshot = server.rows(
         "SELECT p.PackInstallId, p.OrgId, r.RouteId, r.RouteVersion, r.Definition"
         " FROM _System_ConnectorPackInstall p JOIN _System_ConnectorRoute r ON r.PackInstallId = p.PackInstallId"
