@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from django import template
@@ -81,18 +82,19 @@ def when(moment: datetime | None, *, precise: bool = False, absent: str = "—")
     """Show a moment: absolute in the page's zone, the relative one under it."""
     if moment is None:
         return absent
+    now = timezone.now()
     return format_html(
         '{}<span class="two" data-ago="{}">{}</span>',
-        _absolute(moment, precise=precise),
+        _absolute(moment, now, precise=precise),
         moment.isoformat(),
-        relative(moment),
+        relative(moment, now),
     )
 
 
 @register.simple_tag
 def at(moment: datetime | None, *, precise: bool = False, absent: str = "—") -> str:
     """Show a moment on one line, absolute, with its date and zone as the title."""
-    return absent if moment is None else _absolute(moment, precise=precise)
+    return absent if moment is None else _absolute(moment, timezone.now(), precise=precise)
 
 
 @register.simple_tag
@@ -110,16 +112,16 @@ def ago(moment: datetime | None, absent: str = "—") -> str:
     )
 
 
-def _absolute(moment: datetime, *, precise: bool) -> SafeString:
-    local = timezone.localtime(moment)
-    clock = f"{local:%H:%M:%S}" + (f".{local.microsecond // 1000:03d}" if precise else "")
-    today = timezone.localtime().date()
-    shown = clock if local.date() == today else f"{local:%Y-%m-%d} {clock}"
+def _absolute(moment: datetime, now: datetime, *, precise: bool) -> SafeString:
+    zone = timezone.get_current_timezone()
+    local = moment.astimezone(zone)
+    day, clock = local.date().isoformat(), local.strftime("%H:%M:%S")
+    micros, name = f"{local.microsecond:06d}", local.tzname()
+    shown = f"{clock}.{micros[:3]}" if precise else clock
+    if local.date() != now.astimezone(zone).date():
+        shown = f"{day} {shown}"
     return format_html(
-        '<time datetime="{}" title="{}">{}</time>',
-        moment.isoformat(),
-        f"{local:%Y-%m-%d %H:%M:%S.%f %Z}",
-        shown,
+        '<time datetime="{}" title="{} {}.{} {}">{}</time>', moment.isoformat(), day, clock, micros, name, shown
     )
 
 
@@ -157,12 +159,12 @@ def fact(value: object) -> str:
 @register.simple_tag
 def state(value: object, label: str = "") -> str:
     """Show a state as colour, shape and word."""
-    name = str(value or "")
-    return format_html(
-        '<span class="state {}">{}</span>',
-        BADGES.get(name, "mute"),
-        label or words(name),
-    )
+    return _badge(str(value or ""), str(label))
+
+
+@lru_cache(maxsize=256)
+def _badge(name: str, label: str) -> SafeString:
+    return format_html('<span class="state {}">{}</span>', BADGES.get(name, "mute"), label or words(name))
 
 
 @register.filter
@@ -201,12 +203,14 @@ def may(context: RequestContext) -> str:
 @register.simple_tag(takes_context=True)
 def link(context: RequestContext, name: str, *args: object, **query: object) -> str:
     """Reverse a route and keep the page's zone in the address."""
+    path = reverse(name, args=args)
+    zone = getattr(context.get("request"), "zone", "UTC")
+    if zone == "UTC" and not query:
+        return path
     params = QueryDict(mutable=True)
     for key, value in query.items():
         if value not in (None, ""):
             params[key] = str(value)
-    zone = getattr(context.get("request"), "zone", "UTC")
     if zone != "UTC":
         params["tz"] = zone
-    path = reverse(name, args=args)
     return f"{path}?{params.urlencode(safe='/')}" if params else path

@@ -185,10 +185,12 @@ class CappedCount:
     Attributes:
         count: Rows counted.
         is_capped: There may be more: the cap or the bound of the search was reached.
+        searched: How many of the latest dead rows were looked at, where the bound stopped the search; else None.
     """
 
     count: int
     is_capped: bool
+    searched: int | None = None
 
     def __str__(self) -> str:
         """Return the count with a plus sign if there may be more."""

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
+from integration.authority import reads
 from integration.values import new_id
 from tests.support.rows import Installation
 
@@ -90,6 +91,25 @@ def test_list__a_filter_that_cannot_be_read_lists_nothing(viewer: Client, instal
     assert 400 == response.status_code
     assert [] == _refs(response.content.decode())
     assert "The filter could not be read" in response.content.decode()
+
+
+def test_list__says_among_how_many_rows_a_filter_was_counted(
+    viewer: Client, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "NARROWED_WINDOW", 3)
+    for number in range(4):
+        installation.work(ended_ago=timedelta(minutes=number))
+    assert "<b>4</b> rows match" in viewer.get("/dlq/").content.decode()
+    assert "<b>3</b> of the 3 rows that died last match" in viewer.get("/dlq/?attempts=1").content.decode()
+
+
+def test_list__draws_the_filter_anew_for_what_is_chosen(viewer: Client, installation: Installation) -> None:
+    empty = viewer.get("/dlq/").content.decode()
+    assert 'name="provider" maxlength="64"' in empty
+    assert 'value="outreach"' in viewer.get("/dlq/?provider=outreach").content.decode()
+    assert 'value="outreach"' not in viewer.get("/dlq/").content.decode()
+    assert "errorlist" in viewer.get("/dlq/?attempts=many").content.decode()
+    assert 'name="actor"' not in viewer.get("/dlq/").content.decode()
 
 
 def test_list__says_that_nothing_is_dead_and_that_nothing_matches(viewer: Client, installation: Installation) -> None:

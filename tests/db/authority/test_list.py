@@ -248,6 +248,20 @@ def test_count__stops_at_its_cap_and_says_so():
     assert str(reads.count_dead(DeadFilters(owner="event"), cap=2)) == "2+"
 
 
+def test_count__of_a_filter_says_among_how_many_it_counted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reads, "NARROWED_WINDOW", 4)
+    world = World()
+    for number in range(6):
+        world.work(SourceLane="needle" if number in {1, 5} else "hay", **died(world, number))
+    world.legacy(SourceLane="needle", **died(world, 9))
+    bound = reads.count_dead(DeadFilters(source_lane="needle"))
+    assert (bound.count, bound.is_capped, bound.searched) == (2, True, 5)
+    within = reads.count_dead(DeadFilters(source_lane="needle", died_before=world.now - timedelta(minutes=3, seconds=30)))
+    assert (within.count, within.is_capped, within.searched) == (2, False, None)
+    every = reads.count_dead(DeadFilters(), cap=10)
+    assert (every.count, every.is_capped, every.searched) == (7, False, None)
+
+
 def test_a_search_that_stops_at_its_bound_says_how_far_and_goes_on(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reads, "WINDOWS", (4, 6))
     world = World()
