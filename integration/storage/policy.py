@@ -31,7 +31,9 @@ MUTATION_CHECK_FAILED = 8133
 #: lock-resolving errors.
 _NOT_COMMITTED = frozenset({DEADLOCK, 1020, 8002, 8005, 8022, 8028, 9004, 9007, MUTATION_CHECK_FAILED})
 _CONNECTION_LOST = frozenset({2006, 2013, 2055, 4031})
-_UNAVAILABLE = frozenset({1040, 1053, 1129, 2002, 2003, 9001, 9002, 9003, 9005})
+#: Too many connections, shutting down, a full disk (1021, and 1114 of a table that cannot grow), nobody there, and
+#: TiDB's stores out of reach.
+_UNAVAILABLE = frozenset({1021, 1040, 1053, 1114, 1129, 2002, 2003, 9001, 9002, 9003, 9005})
 _CONFLICT = frozenset({1062, 8147})
 _TIDB_GENERIC = 1105
 #: The last: a locked read met a newer version of its rows too often; only the statement failed.

@@ -37,7 +37,7 @@ def test_classify__lost_connection_of_a_lone_statement_is_unknown(code: int):
     assert classify(code, "", at_commit=False, in_transaction=False) is Disposition.UNKNOWN
 
 
-@pytest.mark.parametrize("code", [1040, 1129, 9001, 9002, 9003, 9005])
+@pytest.mark.parametrize("code", [1021, 1040, 1053, 1114, 1129, 9001, 9002, 9003, 9005])
 def test_classify__full_or_absent_server_is_unavailable(code: int):
     assert classify(code, "", at_commit=False, in_transaction=True) is Disposition.UNAVAILABLE
 
