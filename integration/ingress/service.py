@@ -221,12 +221,17 @@ def materialize_ready(limit: int = BATCH_SIZE) -> int:
     Returns:
         How many receipts became work or were quarantined.
 
+    Raises:
+        Busy: A pack's page met a busy database, and no other pack had anything: not the same as nothing to do.
+        CommitUnknown: As above, and the page may have been stored.
+
     Locks: PACK, RECEIPT, a transaction each page.
     """
     reader = db.read()
     if reader.fetch_one(receipts.FIND_ANY_READY_RECEIPT) is None:
         return 0
     done = 0
+    trouble: errors.IntegrationError | None = None
     for row in reader.fetch_all(packs.LIST_ACTIVE_PACKS):
         pack_install_id = row["PackInstallId"]
         position: Position | None = materialize.START
@@ -236,7 +241,11 @@ def materialize_ready(limit: int = BATCH_SIZE) -> int:
             except errors.IntegrationError as error:
                 MATERIALIZER_ERRORS.labels(error.code).inc()
                 log.warning("materialize.failed", pack_install_id=pack_install_id, code=error.code)
+                if isinstance(error, (errors.Busy, errors.CommitUnknown)):
+                    trouble = error
                 break
             done += batch.count + sum(batch.quarantined.values())
             position = batch.end
+    if trouble is not None and not done:
+        raise trouble
     return done

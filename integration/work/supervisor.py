@@ -319,6 +319,8 @@ class Supervisor:
                 count = ingress.materialize_ready()
                 backoff.over()
             except OUTAGE as error:
+                # What waits is not known now.
+                self._ingress_idle = False
                 backoff.met(error)
                 continue
             self._ingress_idle = count == 0

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import IntegrityError, connections
 from django.test import Client
 
+from integration import errors
 from integration.ingress import crypto, materialize, service
 from integration.ingress.policy import QuarantineCode
 from integration.ingress.reads import read_backlog
@@ -315,3 +316,41 @@ def test_store__a_child_key_space__is_never_met_by_a_delivery(pack_id: str):
             "UPDATE _System_ConnectorIngressReceipt SET IdempotencyKey = NULL WHERE Namespace = %s",
             settings.DATABASES and "demo",
         )
+
+
+@pytest.mark.parametrize("error", [errors.Deadlock, errors.DatabaseUnavailable, errors.CommitUnknown])
+def test_ready__that_met_a_busy_database_does_not_say_that_nothing_waits(pack_id, monkeypatch, error):
+    """A worker that runs until nothing is left would end before its work."""
+    post(webhooks.deal())
+
+    def busy(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(service, "materialize_batch", busy)
+    with pytest.raises(error):
+        materialize_ready()
+
+
+def test_ready__goes_on_past_the_trouble_of_a_pack_that_no_second_try_would_help(pack_id, monkeypatch):
+    post(webhooks.deal())
+
+    def gone(*_: object, **__: object) -> None:
+        raise errors.PackNotFound
+
+    monkeypatch.setattr(service, "materialize_batch", gone)
+    assert materialize_ready() == 0
+
+
+def test_ready__past_one_busy_pack_takes_the_others_receipts(pack_id, monkeypatch):
+    other = webhooks.activate(webhooks.pack("outreach"))
+    post(webhooks.deal())
+    real = service.materialize_batch
+
+    def busy_for_another(pack_install_id, *arguments, **options):
+        if pack_install_id == other:
+            raise errors.Deadlock
+        return real(pack_install_id, *arguments, **options)
+
+    monkeypatch.setattr(service, "materialize_batch", busy_for_another)
+    assert materialize_ready() == 1
+    assert states() == [("materialized", None)]
