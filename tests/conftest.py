@@ -11,6 +11,8 @@ import pytest
 from django.conf import settings
 from django.db import connections
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from console.settings import databases
 from tests.support import cleaning, servers
@@ -18,6 +20,10 @@ from tests.support import cleaning, servers
 pytest_plugins = ("tests.support.evidence", "tests.support.recorder")
 _URL = "LOCKHOUSE_TEST_SERVER_URL"
 _running = contextlib.ExitStack()
+
+# How long an example takes says nothing of the program on a machine that runs much besides.
+hypothesis_settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("tests")
 
 
 def _use(url: str) -> None:
