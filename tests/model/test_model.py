@@ -16,8 +16,8 @@ from tests.model.moves import LEGAL
 
 STEPS = 2000
 #: Where a run ends that has not met every transition yet.
-MOST_STEPS = 8000
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
+MOST_STEPS = 20_000
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def _rewritten(*changes: tuple[str, str, str]) -> Any:
 
 
 #: How many short runs a mutant may survive.
-_RUNS = 4
+_RUNS = 8
 #: What is taken away -> how, and the words of what must break.
 MUTANTS: dict[str, Any] = {
     "extension guard": extension_without_its_guards,

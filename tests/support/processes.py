@@ -170,7 +170,7 @@ def web_server(database_url: str, **options: Any) -> Iterator[tuple[Command, str
         if command.process.poll() is None:
             command.process.terminate()
         with contextlib.suppress(ValueError):
-            command.process.communicate(timeout=30)
+            command.process.communicate(timeout=_WAIT_SECONDS)
 
 
 def _await_port(command: Command, port: int) -> None:

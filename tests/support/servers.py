@@ -27,7 +27,7 @@ ENGINES: Final = ("mariadb", "tidb")
 # The kernel ends the server with the process that started it, even when that one is killed.
 BOUND_TO_CALLER: Final = ("setpriv", "--pdeathsig", "KILL")
 QUICK: Final = ("--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=O_DIRECT_NO_FSYNC")
-_START_SECONDS: Final = 90.0
+_START_SECONDS: Final = 240.0
 
 
 class TestDatabaseUnavailable(RuntimeError):

@@ -37,7 +37,7 @@ class Session:
         if database:
             arguments["database"] = database
         self.connection = MySQLdb.connect(
-            **arguments, charset="utf8mb4", autocommit=True, client_flag=CLIENT.FOUND_ROWS, connect_timeout=10
+            **arguments, charset="utf8mb4", autocommit=True, client_flag=CLIENT.FOUND_ROWS, connect_timeout=60
         )
         self.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         self.run("SET time_zone = '+00:00', innodb_lock_wait_timeout = %s", [lock_wait_seconds])

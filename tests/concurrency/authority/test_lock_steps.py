@@ -86,7 +86,7 @@ def waits_at(session: Session, engine: str) -> str | None:
 
 
 def await_wait(session: Session, engine: str, command: Command, table: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while (found := waits_at(session, engine)) != table:
         assert command.process.poll() is None, command.process.communicate()[0]
         assert time.monotonic() < deadline, f"nobody waited at {table}, but at {found}"
@@ -105,7 +105,7 @@ def touched(session: Session) -> set[str]:
 
 def await_held(session: Session, table: str, ids: list[str]) -> None:
     """Wait until another transaction holds a row; a replay whose wait ran out begins again and takes it anew."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while True:
         session.begin()
         refused = session.refused(f"SELECT 1 FROM {table} WHERE {KEYS[table]} = %s FOR UPDATE", [ids[0]])

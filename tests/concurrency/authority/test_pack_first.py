@@ -56,7 +56,7 @@ def waiting_trx(session: Session, engine: str) -> list[tuple[Any, ...]]:
 
 def await_waiting(session: Session, engine: str, command: Command) -> tuple[Any, ...]:
     """Return the one waiting transaction once the database shows it."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while not (found := waiting_trx(session, engine)):
         assert command.process.poll() is None, command.process.communicate()[0]
         assert time.monotonic() < deadline, "nobody waited for the pack's row"

@@ -23,7 +23,7 @@ from tests.support.processes import Command, manage, web_server
 from tests.support.work import attempt_rows, query
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
-LOOKS = 600
+LOOKS = 2400
 BODY = (
     b'{"data":{"type":"prospect","id":88121,"attributes":{"title":"VP Sales","updatedAt":"2025-11-06T18:11:12.000Z"},'
     b'"relationships":{"owner":{"type":"owner","id":2}}},'
@@ -41,7 +41,7 @@ def signed(body: bytes) -> str:
 def deliver(base: str, body: bytes, signature: str) -> int:
     """Post as the provider does; return the status."""
     address = urlsplit(base)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=200)
     headers = {
         "Content-Type": "application/vnd.api+json",
         "User-Agent": "Ruby",
@@ -59,7 +59,7 @@ def deliver(base: str, body: bytes, signature: str) -> int:
 def rejections(base: str) -> dict[str, float]:
     """Return what /metrics counts as rejected, by reason."""
     address = urlsplit(base)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=200)
     try:
         connection.request("GET", "/metrics")
         answer = connection.getresponse()

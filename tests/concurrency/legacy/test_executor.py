@@ -268,7 +268,7 @@ def await_file(path: Path) -> None:
 
 
 def await_change(is_so: Any) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not is_so():
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.02)

@@ -34,7 +34,7 @@ def contact(number: int, contact_id: int, file: Path, **fields: object) -> bytes
 def post(base: str, body: bytes, delivery_id: str) -> int:
     """Post a signed webhook; return the status."""
     address = urlsplit(base)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=200)
     try:
         connection.request("POST", webhooks.DEMO_URL, body, webhooks.headers(body, delivery_id=delivery_id))
         return connection.getresponse().status

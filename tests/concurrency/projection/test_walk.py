@@ -13,7 +13,7 @@ from tests.support.processes import Command, manage
 from tests.support.walking import Walk
 from tests.support.work import change, query
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(1500)]
 
 
 def is_over(workers: list[Command]) -> bool:
@@ -37,7 +37,7 @@ def test_walk__over_four_hundred_sources_gives_every_input_once_and_in_order(dat
         for inputs in walk.steps():
             for source, number in inputs:
                 admission.receive(walking.body(source, number, str(written)))
-        until(lambda: is_over(workers), "every receipt became work and every generation ended", seconds=360)
+        until(lambda: is_over(workers), "every receipt became work and every generation ended", seconds=900)
         took = time.monotonic() - begun
     finally:
         for worker in workers:

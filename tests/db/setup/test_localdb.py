@@ -125,7 +125,7 @@ def test_command__starts_reports_and_stops(tmp_path: Path, form: str):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=400,
         )
 
     before, started, running, stopped = (call(action) for action in ("status", "start", "status", "stop"))
