@@ -23,6 +23,7 @@ BATTERIES = {
     "r4": "batteries.r4_commits",
     "r5": "batteries.r5_outages",
     "r6": "batteries.r6_histories",
+    "r6-replay": "batteries.r6_replays",
     "r10": "batteries.r10_faults",
 }
 OWN_SERVER = frozenset({"r5"})

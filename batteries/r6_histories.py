@@ -14,8 +14,9 @@ import shutil
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError
@@ -35,8 +36,17 @@ CLIENTS = 8
 ITEMS = 24
 CUT_RATE = 0.02
 SOURCE = Path(__file__).parent / "linearize"
-READ = "SELECT WorkId, State, OwnershipEpoch, LeaseToken FROM _System_ConnectorWorkItem WHERE WorkId = %s"
-STATES = {"pending": "ready", "retry": "ready", "processing": "processing"}
+_ROWS = """
+    SELECT w.WorkId, w.State, w.OwnershipEpoch, w.LeaseToken, w.ReplayedAt, GROUP_CONCAT(c.WorkId) AS Children
+      FROM _System_ConnectorWorkItem w LEFT JOIN _System_ConnectorWorkItem c ON c.ReplayOfWorkId = w.WorkId
+     {where}
+     GROUP BY w.WorkId, w.State, w.OwnershipEpoch, w.LeaseToken, w.ReplayedAt
+"""
+READ = _ROWS.format(where="WHERE w.WorkId = %s")
+READ_ALL = _ROWS.format(where="")
+STATES = {"pending": "ready", "retry": "ready", "processing": "processing", "dead": "dead"}
+#: Taking a lease back, and the state in which it leaves the item.
+REAPS = {"REAP_WORK_ITEM": "ready", "REAP_EXHAUSTED_WORK_ITEM": "dead"}
 #: Ends of claimed rows without token and epoch.
 UNGUARDED = hook.Rewrite(
     r"(COMPLETE|RETRY)_WORK_ITEMS?",
@@ -45,25 +55,29 @@ UNGUARDED = hook.Rewrite(
 
 
 class Tokens(hook.Observer):
-    """Remembers the token that a claim wanted to install, and what reaps matched."""
+    """Remembers the token that a claim wanted to install, the child that a replay wanted, and what reaps matched."""
 
     def __init__(self) -> None:
         self.wanted = ""
+        self.child = ""
         self.answer_was_lost = False
-        self.reaps: dict[str, tuple[str, int, bool]] = {}
+        self.reaps: dict[str, tuple[str, str, int, bool]] = {}
         self.last_reaped = ""
 
     def before(self, text: str, params: Any, wrapper: Any) -> None:
         name = hook.name_of(text)
         if name in {"FIRST_CLAIM", "LATER_CLAIM"}:
             self.wanted = params["lease_token"]
-        if name == "REAP_WORK_ITEM":
+        if name in REAPS:
             self.last_reaped = params["work_id"]
-            self.reaps[self.last_reaped] = (params["lease_token"], params["epoch"], False)
+            self.reaps[self.last_reaped] = (name, params["lease_token"], params["epoch"], False)
+        if name == "INSERT_REPLAY_WORK_ITEM":
+            self.child = params["work_id"]
 
     def after(self, text: str, params: Any, count: int) -> None:
-        if hook.name_of(text) == "REAP_WORK_ITEM":
-            self.reaps[params["work_id"]] = (params["lease_token"], params["epoch"], count == 1)
+        name = hook.name_of(text)
+        if name in REAPS:
+            self.reaps[params["work_id"]] = (name, params["lease_token"], params["epoch"], count == 1)
 
     def failed(self, text: str, error: Exception) -> bool:
         self.answer_was_lost = self.answer_was_lost or error.args[:1] in {(2006,), (2013,), (2055,)}
@@ -72,6 +86,9 @@ class Tokens(hook.Observer):
 
 class Client:
     """One client of a history."""
+
+    #: How often each way to end a claim is chosen.
+    ends: Mapping[str, int] = MappingProxyType({"retry": 12, "renew": 4, "complete": 1, "complete_many": 1})
 
     def __init__(self, number: int, seed: int, tokens: Tokens) -> None:
         self._number = number
@@ -84,8 +101,17 @@ class Client:
         self.dropped = 0
         self.ambiguous = 0
 
-    def _log(self, kind: str, item: str, *, call: int, back: int, **facts: Any) -> None:
-        if self._tokens.answer_was_lost and not facts["ok"]:
+    @staticmethod
+    def take_guard_away() -> None:
+        """Take away, in this process, what the mutant lacks."""
+        hook.install(UNGUARDED)
+
+    def acts(self) -> list[tuple[Callable[[], None], int]]:
+        """Return what it does, and how often each."""
+        return [(self.claim, 5), (self.end, 6), (self.reap, 2), (self.read, 2)]
+
+    def _log(self, kind: str, item: str, *, call: int, back: int, is_settled: bool = False, **facts: Any) -> None:
+        if self._tokens.answer_was_lost and not facts["ok"] and not is_settled:
             # What the server did was not answered, and what is there now is another's: the refusal says that this
             # claim is over, not that it never was.
             back = 0
@@ -96,11 +122,9 @@ class Client:
     def step(self) -> None:
         """Do one thing."""
         self._tokens.answer_was_lost = False
-        act: Callable[[], None] = self._chance.choices(
-            (self.claim, self.end, self.reap, self.read), weights=(5, 6, 2, 2)
-        )[0]
+        acts, weights = zip(*self.acts(), strict=True)
         try:
-            act()
+            self._chance.choices(acts, weights=weights)[0]()
         except (errors.IntegrationError, DatabaseError, InterfaceError):
             # A read that failed, or a write that was surely not stored: as if it had not been called.
             self.dropped += 1
@@ -129,7 +153,7 @@ class Client:
         if not self._held:
             return
         claim = self._held[self._chance.randrange(len(self._held))]
-        name = self._chance.choices(("retry", "renew", "complete", "complete_many"), weights=(12, 4, 1, 1))[0]
+        name = self._chance.choices(list(self.ends), weights=list(self.ends.values()))[0]
         if name not in kernel.WRITES:
             name = "complete"
         call, back, accepted = time.monotonic_ns(), 0, False
@@ -156,9 +180,9 @@ class Client:
             db.close_connections()
         finally:
             back = time.monotonic_ns()
-            for work_id, (token, epoch, matched) in self._tokens.reaps.items():
+            for work_id, (name, token, epoch, matched) in self._tokens.reaps.items():
                 is_open = not is_known and work_id == self._tokens.last_reaped
-                facts = {"epoch": epoch, "token": token, "ok": matched}
+                facts = {"epoch": epoch, "token": token, "ok": matched, "state": REAPS[name]}
                 self._log("reap", work_id, call=call, back=0 if is_open else back, **facts)
 
     def read(self) -> None:
@@ -170,24 +194,37 @@ class Client:
 
 def facts_of(row: dict[str, Any]) -> dict[str, Any]:
     """Return what the model knows of a row."""
+    is_torn = (row["ReplayedAt"] is None) is not (row["Children"] is None)
     return {
         "epoch": row["OwnershipEpoch"],
         "token": row["LeaseToken"] or "",
         "state": STATES.get(row["State"], "done"),
+        "child": "torn" if is_torn else row["Children"] or "",
         "ok": True,
     }
 
 
 def act(
-    *, start: Gate, url: str, number: int, seed: int, items: list[str], steps: int, mutant: bool, file: str
+    *,
+    start: Gate,
+    url: str,
+    number: int,
+    seed: int,
+    items: list[str],
+    steps: int,
+    mutant: bool,
+    file: str,
+    client_class: type[Client] = Client,
 ) -> dict[str, int]:
     """Be one client; write its history to a file."""
     database.use(url)
     tokens = Tokens()
-    hook.install(tokens, *((UNGUARDED,) if mutant else ()))
+    hook.install(tokens)
+    if mutant:
+        client_class.take_guard_away()
     for _ in range(20):
         try:
-            client = Client(number, seed, tokens)
+            client = client_class(number, seed, tokens)
             break
         except (errors.IntegrationError, DatabaseError):
             db.close_connections()
@@ -222,18 +259,43 @@ def checker() -> Path:
     return binary
 
 
-def run(ground: Ground, figures: Figures) -> None:
-    """Make histories and check each."""
-    histories, steps = ground.pick((2, 60), (5, 250), (100, 625))
+def admit() -> list[str]:
+    """Admit the items of a history; return their ids."""
+    return Pack().admit(ITEMS, MaxAttempts=100_000)
+
+
+def check(
+    ground: Ground,
+    figures: Figures,
+    *,
+    histories: int,
+    steps: int,
+    admit: Callable[[], list[str]] = admit,
+    client_class: type[Client] = Client,
+) -> Counter[str]:
+    """Make histories and check each.
+
+    Args:
+        ground: Where.
+        figures: Gets the figures, and that every history is linearizable.
+        histories: How many.
+        steps: Operations of each client in each.
+        admit: Puts the items in place.
+        client_class: What the clients do.
+
+    Returns:
+        How often each kind of operation was accepted and refused.
+    """
     verdicts: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     unknown = operations = dropped = ambiguous = 0
     seconds = 0.0
     for number in range(histories):
         cleaning.empty_database()
-        items = Pack().admit(ITEMS, MaxAttempts=100_000)
+        items = admit()
         seed = ground.seed * 1000 + number
         files = [ground.folder / f"history-{seed}-{client}" for client in range(CLIENTS)]
+        shared = {"items": items, "steps": steps, "mutant": ground.mutant, "client_class": client_class}
         with behind_proxy(ground, seed, ground.folder / f"sites-{seed}", rate=CUT_RATE) as url:
             told = race(
                 ground.folder,
@@ -243,10 +305,8 @@ def run(ground: Ground, figures: Figures) -> None:
                         "url": url,
                         "number": client,
                         "seed": seed * 100 + client,
-                        "items": items,
-                        "steps": steps,
-                        "mutant": ground.mutant,
                         "file": str(files[client]),
+                        **shared,
                     }
                     for client in range(CLIENTS)
                 ],
@@ -255,12 +315,12 @@ def run(ground: Ground, figures: Figures) -> None:
         ambiguous += sum(one["ambiguous"] for one in told)
         lines = [line for file in files for line in file.read_text().splitlines()]
         at = time.monotonic_ns()
-        for row in query("SELECT WorkId, State, OwnershipEpoch, LeaseToken FROM _System_ConnectorWorkItem"):
+        for row in query(READ_ALL):
             entry = {"client": CLIENTS, "kind": "read", "item": row["WorkId"], "call": at, "return": at + 1}
             lines.append(json.dumps({**entry, **facts_of(row)}))
         for line in lines:
             entry = json.loads(line)
-            kinds[f"{entry['kind']} {'ok' if entry['ok'] else 'refused'}"] += 1
+            kinds[f"{entry['kind']} {'ok' if entry['ok'] else entry.get('code') or 'refused'}"] += 1
         verdict = json.loads(
             subprocess.run([str(checker())], input="\n".join(lines), capture_output=True, text=True, check=True).stdout
         )
@@ -284,6 +344,13 @@ def run(ground: Ground, figures: Figures) -> None:
         checker="porcupine v1.3.1",
     )
     figures.demand("every history is linearizable", set(verdicts) == {"Ok"})
+    return kinds
+
+
+def run(ground: Ground, figures: Figures) -> None:
+    """Check histories of claims, ends, reaps and reads."""
+    histories, steps = ground.pick((2, 60), (5, 250), (100, 625))
+    kinds = check(ground, figures, histories=histories, steps=steps)
     figures.demand(
         "stale writes were among them, and refused",
         ground.mutant or kinds["complete refused"] + kinds["retry refused"] > 0,

@@ -1,5 +1,5 @@
-// Command linearize checks a history of claims, ends and reaps of items against a model of one item: its state, its
-// ownership epoch and its lease token. It reads one JSON operation a line and prints one JSON verdict.
+// Command linearize checks a history of claims, ends, reaps and replays of items against a model of one item: its state,
+// its ownership epoch, its lease token and its one replay child. It reads one JSON operation a line and prints one JSON verdict.
 package main
 
 import (
@@ -21,7 +21,10 @@ type operation struct {
 	Epoch  int    `json:"epoch"` // what the caller relied on
 	Token  string `json:"token"` // the token it held, or the one that it wanted to install
 	OK     bool   `json:"ok"`
-	State  string `json:"state"` // what a read returned
+	State  string `json:"state"`  // what a read returned, or where a reap left the item
+	Child  string `json:"child"`  // the replay child that was told of, or that was to be made
+	Repeat bool   `json:"repeat"` // the answer of an earlier call, given again
+	Code   string `json:"code"`   // why a replay was refused
 	Call   int64  `json:"call"`
 	Return int64  `json:"return"` // 0: it never came back
 }
@@ -30,11 +33,13 @@ type item struct {
 	state string
 	epoch int
 	token string
+	child string
 }
 
 const (
 	ready      = "ready"
 	processing = "processing"
+	dead       = "dead"
 	done       = "done"
 )
 
@@ -45,31 +50,55 @@ func step(before item, op operation) (bool, item) {
 	case "claim":
 		free := before.state == ready && before.epoch == op.Epoch
 		if op.OK {
-			return free, item{processing, op.Epoch + 1, op.Token}
+			return free, item{processing, op.Epoch + 1, op.Token, ""}
 		}
 		return !free, before
 	case "complete":
 		if op.OK {
-			return owned, item{done, before.epoch, ""}
+			return owned, item{done, before.epoch, "", ""}
+		}
+		return !owned, before
+	case "bury":
+		if op.OK {
+			return owned, item{dead, before.epoch, "", ""}
 		}
 		return !owned, before
 	case "retry":
 		if op.OK {
-			return owned, item{ready, before.epoch, ""}
+			return owned, item{ready, before.epoch, "", ""}
 		}
 		return !owned, before
+	case "replay":
+		return replay(before, op)
 	case "reap":
 		if op.OK {
-			return owned, item{ready, before.epoch, ""}
+			return owned, item{op.State, before.epoch, "", ""}
 		}
 		// A lease that was renewed meanwhile is a reason too.
 		return true, before
 	case "renew":
 		return op.OK == owned, before
 	case "read":
-		return before == item{op.State, op.Epoch, op.Token}, before
+		return before == item{op.State, op.Epoch, op.Token, op.Child}, before
 	}
 	panic("unknown operation " + op.Kind)
+}
+
+// replay says the same of a replay: a dead item has one child for ever, and a refusal tells the reason that there is.
+func replay(before item, op operation) (bool, item) {
+	after := before
+	after.child = op.Child
+	switch {
+	case op.OK && op.Repeat:
+		return before.child != "" && before.child == op.Child, before
+	case op.OK:
+		return before.state == dead && before.child == "", after
+	case op.Code == "not_dead":
+		return before.state != dead, before
+	case op.Code == "already_replayed" || op.Code == "lost_race":
+		return before.child != "" && before.child == op.Child, before
+	}
+	return false, before
 }
 
 func model() porcupine.Model {
@@ -86,7 +115,7 @@ func model() porcupine.Model {
 			}
 			return parts
 		},
-		Init: func() []interface{} { return []interface{}{item{ready, 0, ""}} },
+		Init: func() []interface{} { return []interface{}{item{ready, 0, "", ""}} },
 		Step: func(state interface{}, input interface{}, output interface{}) []interface{} {
 			op := input.(operation)
 			if output == nil {

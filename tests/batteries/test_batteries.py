@@ -21,6 +21,7 @@ MUTANTS = {
     "r4": "what was answered with 200 is stored",
     "r5": "every 200 is stored",
     "r6": "every history is linearizable",
+    "r6-replay": "every history is linearizable",
     "r10": "an error that is raised once reaches no caller",
 }
 

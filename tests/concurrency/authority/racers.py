@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from integration.authority import gate, locked, policy, service
-from integration.authority.original_rules import decide_not_replayed
+from batteries import unguarded
+from integration.authority import gate, locked, service
 from integration.authority.values import BOTH_PERMISSIONS, Ref, Replayed
-from integration.authority.verdicts import ok
 from integration.storage.locks import LockedPack, lock_packs
-from integration.storage.sql import events, packs, replays, work_items
+from integration.storage.sql import packs
 from integration.storage.statements import Returns, Statement
 from integration.values import Actor
 
@@ -61,31 +59,6 @@ def _own(event_id: str) -> dict[str, Any]:
     return {"kind": owner.kind.value, "work_id": owner.work_id, "rule": owner.why.rule, "code": owner.why.code}
 
 
-def _without_rule() -> None:
-    def let_through(facts: Any) -> Any:
-        return ok("already_replayed", "Not asked.")
-
-    policy.RULES = tuple(let_through if rule is decide_not_replayed else rule for rule in policy.RULES)
-
-
-def _without_guard() -> None:
-    text = work_items.RESERVE_REPLAY.text.replace("AND ReplayedAt IS NULL", "")
-    work_items.RESERVE_REPLAY = _changed(work_items.RESERVE_REPLAY, text)
-
-
-def _without_keys() -> None:
-    text = events.INSERT_REPLAY_EVENT.text.replace("%(replay_of_event_id)s", "NULL")
-    text = text.replace("%(idempotency_key)s", "%(event_id)s")
-    events.INSERT_REPLAY_EVENT = _changed(events.INSERT_REPLAY_EVENT, text)
-    text = work_items.INSERT_REPLAY_WORK_ITEM.text.replace("%(replay_of_work_id)s", "NULL")
-    work_items.INSERT_REPLAY_WORK_ITEM = _changed(work_items.INSERT_REPLAY_WORK_ITEM, text)
-
-
-def _changed(statement: Statement, text: Any) -> Statement:
-    assert text != statement.text
-    return dataclasses.replace(statement, text=text)
-
-
 def _event_before_pack() -> None:
     early = Statement(
         name="EARLY",
@@ -102,19 +75,14 @@ def _event_before_pack() -> None:
 
 def _pack_unlocked() -> None:
     text = packs.LOCK_PACKS.text.replace("FOR UPDATE", "")
-    packs.LOCK_PACKS = _changed(packs.LOCK_PACKS, text)
-
-
-def _without_event_guard() -> None:
-    text = replays.RESERVE_EVENT_REPLAY.text.replace("AND ReplayedAt IS NULL", "")
-    replays.RESERVE_EVENT_REPLAY = _changed(replays.RESERVE_EVENT_REPLAY, text)
+    packs.LOCK_PACKS = unguarded.changed(packs.LOCK_PACKS, text)
 
 
 MUTANTS = {
-    "no_event_guard": _without_event_guard,
-    "no_rule": _without_rule,
-    "no_guard": _without_guard,
-    "no_keys": _without_keys,
+    "no_event_guard": unguarded.without_event_guard,
+    "no_rule": unguarded.without_rule,
+    "no_guard": unguarded.without_item_guard,
+    "no_keys": unguarded.without_keys,
     "event_before_pack": _event_before_pack,
     "pack_unlocked": _pack_unlocked,
 }
