@@ -21,6 +21,7 @@ BATTERIES = {
     "r2": "batteries.r2_races",
     "r3": "batteries.r3_zombies",
     "r4": "batteries.r4_commits",
+    "r4-replay": "batteries.r4_replays",
     "r5": "batteries.r5_outages",
     "r6": "batteries.r6_histories",
     "r6-replay": "batteries.r6_replays",

@@ -9,6 +9,7 @@ from typing import Any
 from batteries import books, kernel
 from batteries.forking import fork
 from batteries.scenarios import Prepared, Scenario, paths
+from integration.catalog.documents import PackDocument
 from integration.ingress.service import materialize_ready
 from integration.values import new_id
 from tests.support import webhooks
@@ -60,7 +61,7 @@ class Materialize(Ingest):
     """Receipts to Events and WorkItems, in pages of three."""
 
     name = "materialize"
-    document = None
+    document: PackDocument | None = None
 
     def prepare(self, folder: Path, seed: int) -> Prepared:
         from django.test import Client

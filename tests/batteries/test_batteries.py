@@ -19,6 +19,7 @@ MUTANTS = {
     "r2": "each row has one winner",
     "r3": "no stale write was accepted",
     "r4": "what was answered with 200 is stored",
+    "r4-replay": "every caller was told of the child that its request made",
     "r5": "every 200 is stored",
     "r6": "every history is linearizable",
     "r6-replay": "every history is linearizable",
