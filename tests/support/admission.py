@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.db import connections
 
 from integration.catalog.documents import PackDocument
 from integration.catalog.reads import find_webhook
-from integration.ingress.service import store_receipt
+from integration.errors import Busy
+from integration.ingress.service import BATCH_SIZE, materialize_ready, store_receipt
 from integration.projection.identity import ProjectionIdentity
 from integration.storage.statements import all_statements
 from integration.values import new_id
@@ -28,6 +29,7 @@ BOTH = ("execution: per_event", "execution: source_projection")
 #: Bodies that are lists of events, each with an id of its own.
 LISTS = ("    event_kind: event\n", "    event_kind: event\n    items: {value: '@', id: item}\n")
 NEWER = ('version: "1.0.0"', 'version: "1.0.1"')
+_TRIES = 50
 
 
 def document(*replacements: tuple[str, str]) -> PackDocument:
@@ -47,6 +49,14 @@ def receive(body: bytes, delivery_id: str | None = None) -> str:
     found = store_receipt(binding, body=body, delivery_id=delivery_id or new_id(), safe_headers={})
     assert found.receipt_id is not None
     return str(found.receipt_id)
+
+
+def materialize_patiently(limit: int = BATCH_SIZE) -> int:
+    """Materialize what is stored, again while the database is busy, as the worker does; return how many receipts."""
+    for _ in range(_TRIES):
+        with suppress(Busy):
+            return materialize_ready(limit)
+    return materialize_ready(limit)
 
 
 def inputs(*numbers: int, event: str = PROJECTED) -> list[str]:

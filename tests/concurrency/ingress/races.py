@@ -12,12 +12,12 @@ from django.db import IntegrityError
 
 from integration import errors
 from integration.ingress import materialize
-from integration.ingress.service import materialize_ready
 from integration.storage.db import Tx
 from integration.storage.locks import LockedPack
 from integration.storage.sql import packs
 from integration.storage.statements import Returns, Statement
 from tests.support import webhooks
+from tests.support.admission import materialize_patiently
 
 READ_PACK_WITHOUT_LOCK = Statement(
     name="READ_PACK_WITHOUT_LOCK", text=packs.LOCK_PACK.text.replace("FOR UPDATE", ""), returns=Returns.ROW
@@ -27,7 +27,7 @@ READ_PACK_WITHOUT_LOCK = Statement(
 def send(base: str, body: bytes, delivery_id: str | None) -> int:
     """Post a signed webhook over HTTP; return the status, or 0 when there was no answer."""
     address = urlsplit(base)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=200)
     try:
         connection.request("POST", webhooks.DEMO_URL, body, webhooks.headers(body, delivery_id=delivery_id))
         return connection.getresponse().status
@@ -37,6 +37,14 @@ def send(base: str, body: bytes, delivery_id: str | None) -> int:
         connection.close()
 
 
+def deliver(base: str, body: bytes, delivery_id: str) -> int:
+    """Post as a provider does, again while it is told to come back; return the first other status."""
+    deadline = time.monotonic() + 200
+    while (status := send(base, body, delivery_id)) == 503 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return status
+
+
 def post_deliveries(base: str, delivery_ids: list[str | None]) -> list[int]:
     """Post one body once for each delivery id."""
     return [send(base, webhooks.deal(), delivery_id) for delivery_id in delivery_ids]
@@ -44,7 +52,7 @@ def post_deliveries(base: str, delivery_ids: list[str | None]) -> list[int]:
 
 def materialize_all(limit: int) -> int:
     """Materialize in small pages until nothing waits."""
-    return materialize_ready(limit)
+    return materialize_patiently(limit)
 
 
 def materialize_without_pack_lock(pack_install_id: str, folder: str, name: str, others: list[str]) -> str:
@@ -54,7 +62,7 @@ def materialize_without_pack_lock(pack_install_id: str, folder: str, name: str, 
         row = tx.fetch_one(READ_PACK_WITHOUT_LOCK, {"pack_install_id": pack_id})
         assert row is not None
         (Path(folder) / name).touch()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while not all((Path(folder) / other).exists() for other in others):
             assert time.monotonic() < deadline
             time.sleep(0.005)

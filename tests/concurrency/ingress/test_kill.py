@@ -71,6 +71,7 @@ def test_kill__of_the_materializer__loses_nothing_and_does_nothing_twice(
 def test_kill__of_the_server_under_load__every_200_is_stored(database_url: str):
     webhooks.activate()
     acked: list[str] = []
+    refused: list[int] = []
     enough = threading.Event()
 
     def load(name: str, base: str) -> None:
@@ -79,7 +80,9 @@ def test_kill__of_the_server_under_load__every_200_is_stored(database_url: str):
             status = send(base, webhooks.deal(number), delivery_id)
             if status == 0:
                 return
-            assert status == 200
+            if status != 200:
+                refused.append(status)
+                continue
             acked.append(delivery_id)
             if len(acked) >= 40:
                 enough.set()
@@ -88,11 +91,12 @@ def test_kill__of_the_server_under_load__every_200_is_stored(database_url: str):
         threads = [threading.Thread(target=load, args=(name, base)) for name in "abcd"]
         for thread in threads:
             thread.start()
-        assert enough.wait(60)
+        assert enough.wait(240)
         kill_server(command.process.pid)
         for thread in threads:
-            thread.join(60)
+            thread.join()
         command.wait()
     stored = {row["DeliveryId"] for row in webhooks.rows("IngressReceipt")}
     assert set(acked) <= stored
     assert len(acked) >= 40
+    assert set(refused) <= {503}, "a busy server may ask for another try, and nothing else"

@@ -25,9 +25,10 @@ def server(database_url: str, worker: str, request_seconds: float) -> Iterator[i
     arguments = ["-m", "gunicorn", f"--bind=127.0.0.1:{port}", "--workers=1", f"--threads={THREADS}", f"-k{worker}"]
     command = start_python([*arguments, "console.wsgi"], database_url, LOCKHOUSE_REQUEST_SECONDS=str(request_seconds))
     try:
-        deadline = time.monotonic() + 60
-        while healthy(port, 5) is None and time.monotonic() < deadline:
+        deadline = time.monotonic() + 240
+        while healthy(port, 30) is None:
             assert command.process.poll() is None
+            assert time.monotonic() < deadline
         yield port
     finally:
         command.process.kill()
@@ -48,19 +49,27 @@ def healthy(port: int, seconds: float) -> bytes | None:
 def slow_clients(port: int, beginning: bytes) -> Iterator[list[socket.socket]]:
     with contextlib.ExitStack() as stack:
         clients = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(THREADS * 2)
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=120)) for _ in range(THREADS * 2)
         ]
         for client in clients:
             client.sendall(beginning)
         yield clients
 
 
+def is_let_go(client: socket.socket) -> bool:
+    """Wait until the server has answered or closed a connection; a reset is a close too."""
+    try:
+        return client.recv(64) is not None
+    except ConnectionError:
+        return True
+
+
 @pytest.mark.parametrize("what", SLOW)
 def test_slow_clients__are_let_go_and_the_next_request_is_answered(database_url: str, what: str):
-    with server(database_url, "console.patience.PatientWorker", 1) as port, slow_clients(port, SLOW[what]) as clients:
-        assert (healthy(port, 30) or b"").startswith(b"HTTP/1.1 200")
+    with server(database_url, "console.patience.PatientWorker", 3) as port, slow_clients(port, SLOW[what]) as clients:
+        assert (healthy(port, 120) or b"").startswith(b"HTTP/1.1 200")
         # Each was answered or closed by the server, though it never sent the rest.
-        assert all(client.recv(64) is not None for client in clients)
+        assert all(is_let_go(client) for client in clients)
 
 
 @pytest.mark.parametrize("what", SLOW)

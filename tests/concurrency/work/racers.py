@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 from integration.authority import cancellation
 from integration.authority.values import BOTH_PERMISSIONS, Ref
@@ -16,6 +18,7 @@ from integration.work.claim import claim
 from integration.work.options import Options
 from integration.work.process import register_process
 from integration.work.supervisor import Supervisor
+from tests.concurrency.work.waits import until
 from tests.support.work import Pack, due_rows, query
 
 #: The claim with everything that the row must still be taken out of its WHERE.
@@ -31,10 +34,12 @@ def take_guard_away(**statements: Statement) -> None:
         object.__setattr__(work_items.CONNECTOR, name, statement)
 
 
-def claim_every_row(count: int, *, guarded: bool = True) -> list[str]:
-    """Try to claim each of the same rows in the same order; return the WorkIds won."""
+def claim_every_row(count: int, folder: str, racers: int, *, guarded: bool = True) -> list[str]:
+    """Try to claim each of the same rows, which everybody has read before, in the same order; return the WorkIds won."""
     process = register_process(roles=frozenset({"claim"}), concurrency=1, build_version="tests")
     rows = due_rows(count)
+    (Path(folder) / f"read-{os.getpid()}").touch()
+    until(lambda: len(list(Path(folder).glob("read-*"))) == racers, "everybody has read the rows")
     if not guarded:
         take_guard_away(first_claim=UNGUARDED)
         # The attempt's primary key would still catch it.
@@ -50,7 +55,7 @@ def claim_every_row(count: int, *, guarded: bool = True) -> list[str]:
 
 def admit(count: int, file: str) -> int:
     """Admit items whose flow writes its WorkId to a file."""
-    return len(Pack(flow="tests.record").admit(count, payload={"file": file}))
+    return len(Pack(flow="tests.record").admit(count, payload={"file": file}, MaxAttempts=100))
 
 
 def ended() -> list[tuple[str, str, int, int, list[str | None]]]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -11,17 +12,18 @@ pytestmark = pytest.mark.django_db(transaction=True)
 RACERS = "tests.concurrency.work.racers:claim_every_row"
 
 
-def race_for(count: int, racers: int, database_url: str, *, guarded: bool = True) -> Counter[str]:
-    won = race(RACERS, [{"count": count, "guarded": guarded}] * racers, database_url)
+def race_for(count: int, racers: int, database_url: str, folder: Path, *, guarded: bool = True) -> Counter[str]:
+    one = {"count": count, "folder": str(folder), "racers": racers, "guarded": guarded}
+    won = race(RACERS, [one] * racers, database_url)
     return Counter(work_id for mine in won for work_id in mine)
 
 
 @pytest.mark.evidence("K-01")
 @pytest.mark.parametrize(("count", "racers"), [(1, 8), (150, 6)])
-def test_claim__of_one_row_by_many_processes_has_one_winner(database_url, count, racers):
+def test_claim__of_one_row_by_many_processes_has_one_winner(database_url, tmp_path, count, racers):
     ids = Pack().admit(count)
 
-    winners = race_for(count, racers, database_url)
+    winners = race_for(count, racers, database_url, tmp_path)
 
     assert winners == Counter(ids)
     rows = query("SELECT WorkId, State, Attempt, OwnershipEpoch FROM _System_ConnectorWorkItem ORDER BY WorkId")
@@ -35,12 +37,12 @@ def test_claim__of_one_row_by_many_processes_has_one_winner(database_url, count,
 
 
 @pytest.mark.evidence("K-01")
-def test_later_claim__of_one_row_by_many_processes_has_one_winner(database_url):
+def test_later_claim__of_one_row_by_many_processes_has_one_winner(database_url, tmp_path):
     ids = Pack().admit(40)
     change("UPDATE _System_ConnectorWorkItem SET State = 'retry', Attempt = 1, OwnershipEpoch = 1")
     change("UPDATE _System_ConnectorEvent SET ExecutionOwner = 'work_item'")
 
-    winners = race_for(40, 6, database_url)
+    winners = race_for(40, 6, database_url, tmp_path)
 
     assert winners == Counter(ids)
     rows = query("SELECT State, Attempt, OwnershipEpoch FROM _System_ConnectorWorkItem")
@@ -49,9 +51,9 @@ def test_later_claim__of_one_row_by_many_processes_has_one_winner(database_url):
     assert {row["WorkId"] for row in attempts} == set(ids)
 
 
-def test_claim__without_its_guards_has_several_winners(database_url):
+def test_claim__without_its_guards_has_several_winners(database_url, tmp_path):
     Pack().admit(10)
 
-    winners = race_for(10, 3, database_url, guarded=False)
+    winners = race_for(10, 3, database_url, tmp_path, guarded=False)
 
     assert max(winners.values()) > 1, "the race would not have been noticed"

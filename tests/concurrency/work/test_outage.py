@@ -20,7 +20,7 @@ from tests.support import servers
 from tests.support.processes import manage, race
 
 COUNT = 500
-BEFORE_THE_KILL = 60
+BEFORE_THE_KILL = 20
 
 
 @dataclass
@@ -66,7 +66,9 @@ def killable_tidb(folder: Path) -> Iterator[Killable]:
     socket = folder / "tidb.sock"
     url = f"tidb://root@localhost/lockhouse?unix_socket={quote(str(socket), safe='/')}"
     try:
-        yield Killable(url=url, socket=socket, kill=kill, start=lambda: running.append(servers.launch_tidb(folder, is_killed=True)))
+        yield Killable(
+            url=url, socket=socket, kill=kill, start=lambda: running.append(servers.launch_tidb(folder, is_killed=True))
+        )
     finally:
         kill()
 
@@ -89,7 +91,7 @@ def test_worker__survives_the_databases_death_without_hands(database, tmp_path):
     worker = manage(
         ["work", "--until-idle", "--concurrency", "4", "--lease-seconds", "3", "--roles", "claim,reap"], database.url
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while len(record.read_text().split()) < BEFORE_THE_KILL:
         assert worker.process.poll() is None, worker.process.communicate()
         assert time.monotonic() < deadline
@@ -99,7 +101,7 @@ def test_worker__survives_the_databases_death_without_hands(database, tmp_path):
     assert len(record.read_text().split()) < COUNT, "it was over before the kill"
     database.start()
 
-    assert worker.wait(100) == 0, worker.output
+    assert worker.wait() == 0, worker.output
     assert "work.database_away" in worker.output
     assert "work.database_back" in worker.output
     (found,) = race("tests.concurrency.work.racers:ended", [{}], database.url)

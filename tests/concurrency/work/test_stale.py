@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
+from django.db import OperationalError
 
 from tests.concurrency.work.waits import until, until_said
-from tests.support.processes import manage
+from tests.support.processes import Command, manage
 from tests.support.work import Pack, attempt_rows, change, expire_lease, item_row
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.evidence("K-02", "K-04")]
@@ -16,23 +18,37 @@ WORK = ["work", "--until-idle", "--concurrency", "1", "--roles", "claim,reap", "
 ENDS = {"return": "complete", "skip": "skip", "fail": "retry", "reject": "bury", "cancelled": "acknowledge_cancel"}
 
 
+def stop_between_transactions(sleeper: Command, work_id: str) -> None:
+    """Stop a worker that holds no lock of its item, and let the item's lease run out."""
+    while True:
+        sleeper.process.send_signal(signal.SIGSTOP)
+        try:
+            expire_lease(work_id)
+        except OperationalError:
+            # It was stopped inside a renewal.
+            sleeper.process.send_signal(signal.SIGCONT)
+            time.sleep(0.1)
+        else:
+            return
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_claimant__stopped_past_its_lease_changes_nothing_when_it_goes_on(database_url, tmp_path, end):
     gate = tmp_path / "gate"
     payload = {"file": str(gate), "end": "stop" if end == "cancelled" else end}
     (work_id,) = Pack(flow="tests.hold_each").admit(payload=payload)
-    sleeper = manage([*WORK, "--lease-seconds", "1"], database_url)
+    sleeper = manage([*WORK, "--lease-seconds", "4"], database_url)
     until((tmp_path / "gate-1.started").exists, "the first attempt started")
     if end == "cancelled":
         change("UPDATE _System_ConnectorWorkItem SET CancelRequestedAt = UTC_TIMESTAMP(6), CancelRequestedBy = 'ana'")
         until((tmp_path / "gate-1.told").exists, "the flow was told")
-    sleeper.process.send_signal(signal.SIGSTOP)
+    stop_between_transactions(sleeper, work_id)
     try:
         if end == "cancelled":
             # Asked for again, the next claimant would stop before it begins.
             change("UPDATE _System_ConnectorWorkItem SET CancelRequestedAt = NULL")
-        expire_lease(work_id)
-        other = manage(WORK, database_url)
+        # No renewal of its own may change the row meanwhile.
+        other = manage([*WORK, "--lease-seconds", "1200"], database_url)
         until((tmp_path / "gate-2.started").exists, "the second attempt started")
         before = item_row(work_id)
         assert (before["State"], before["Attempt"], before["OwnershipEpoch"]) == ("processing", 2, 2)
