@@ -120,7 +120,7 @@ def databases(url: str) -> dict[str, Any]:
     Returns:
         `default`, and `ingress`: the same database with timeouts short enough for a provider's patience.
     """
-    parsed: dict[str, Any] = dict(dj_database_url.parse(url, conn_max_age=60, conn_health_checks=True))
+    parsed: dict[str, Any] = dict(dj_database_url.parse(url, conn_max_age=600, conn_health_checks=True))
     options = {
         **parsed.get("OPTIONS", {}),
         "isolation_level": "read committed",

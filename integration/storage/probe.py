@@ -1,14 +1,15 @@
 """What this database is and has, found by asking it.
 
 No setting says which engine or schema a database has: two processes with different settings must agree,
-and a column may arrive while a process runs. Answers are kept per connection for a second; a complete
-schema, which no step makes smaller, for ten.
+and a column may arrive while a process runs. Answers are kept for a second, of all connections of a process; a
+complete schema, which no step makes smaller, for ten.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -32,7 +33,9 @@ EVENT_TABLE: Final = "_System_ConnectorEvent"
 WORK_ITEM_TABLE: Final = "_System_ConnectorWorkItem"
 _INCOMPLETE_SECONDS: Final = 1.0
 _COMPLETE_SECONDS: Final = 10.0
-_REMEMBERED: Final = "_lockhouse_capabilities"
+#: Database -> until when its capabilities are good, and what they are; of all connections of the process, since the
+#: question costs more than a page's other statements together and every thread has a connection of its own.
+_remembered: dict[Hashable, tuple[float, Capabilities]] = {}
 
 _COLUMNS_SQL: Final = "SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()"
 _KEYS_SQL: Final = (
@@ -268,16 +271,17 @@ def describe(server: Server, found: Found) -> Capabilities:
     )
 
 
-def _database_of(connection: BaseDatabaseWrapper) -> object:
+def _database_of(connection: BaseDatabaseWrapper) -> Hashable:
     settings = connection.settings_dict
-    return settings.get("HOST"), settings.get("PORT"), settings.get("NAME")
+    socket = settings.get("OPTIONS", {}).get("unix_socket")
+    return settings.get("HOST"), settings.get("PORT"), socket, settings.get("NAME")
 
 
 def probe(connection: BaseDatabaseWrapper, *, fresh: bool = False) -> Capabilities:
     """Return what the connection's database has.
 
     Args:
-        connection: The connection to ask and to remember the answer for.
+        connection: The connection to ask; the answer is remembered for its database.
         fresh: Ask again even if a recent answer is remembered.
 
     Returns:
@@ -288,16 +292,20 @@ def probe(connection: BaseDatabaseWrapper, *, fresh: bool = False) -> Capabiliti
 
     Rule: A-34
     """
-    now = time.monotonic()
-    remembered: tuple[object, float, Capabilities] | None = getattr(connection, _REMEMBERED, None)
-    if remembered is not None and not fresh:
-        database, until, known = remembered
-        if database == _database_of(connection) and now < until:
-            return known
+    database = _database_of(connection)
+    if not fresh and (known := _recent(database)) is not None:
+        return known
+    # Two threads may ask at once; a lock would make all wait in line for a database that does not answer.
+    asked_at = time.monotonic()
     capabilities = describe(read_server(connection), read_schema(connection))
     keep = _COMPLETE_SECONDS if capabilities.is_complete else _INCOMPLETE_SECONDS
-    setattr(connection, _REMEMBERED, (_database_of(connection), now + keep, capabilities))
+    _remembered[database] = (asked_at + keep, capabilities)
     return capabilities
+
+
+def _recent(database: Hashable) -> Capabilities | None:
+    until, known = _remembered.get(database, (0.0, None))
+    return known if time.monotonic() < until else None
 
 
 def capabilities(using: str = "default", *, fresh: bool = False) -> Capabilities:
@@ -306,8 +314,8 @@ def capabilities(using: str = "default", *, fresh: bool = False) -> Capabilities
 
 
 def forget(connection: BaseDatabaseWrapper) -> None:
-    """Drop what is remembered of a connection, after a change of its schema."""
-    setattr(connection, _REMEMBERED, None)
+    """Drop what is remembered of a connection's database, after a change of its schema."""
+    _remembered.pop(_database_of(connection), None)
 
 
 def is_there(step_change: Change, table: str, name: str, found: Found) -> bool:

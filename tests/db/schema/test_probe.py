@@ -82,11 +82,23 @@ def test_probe__sees_a_column_that_arrives(empty: BaseDatabaseWrapper, monkeypat
     install_schema(empty, Vintage.LEGACY)
     assert not probe.probe(empty).has_additive
     other = type(empty)(empty.settings_dict, "empty")
-    install_schema(other)
+    with monkeypatch.context() as elsewhere:
+        # Another process's change drops nothing here.
+        elsewhere.setattr(probe, "forget", lambda _connection: None)
+        install_schema(other)
     other.close()
     assert not probe.probe(empty).has_additive
     now += 1.1
     assert probe.probe(empty).has_additive
+
+
+def test_probe__asks_once_for_all_connections_of_a_database(empty: BaseDatabaseWrapper) -> None:
+    install_schema(empty)
+    known = probe.probe(empty)
+    other = type(empty)(empty.settings_dict, "empty")
+    assert (probe.probe(other), other.connection) == (known, None)
+    probe.forget(other)
+    assert probe.probe(empty) is not known
 
 
 @pytest.mark.parametrize(
