@@ -11,8 +11,9 @@ from integration import errors
 from integration.states import FailureClass
 from integration.work import claim as claims
 from integration.work import finish, metrics, reap
-from integration.work.candidates import Candidate, CandidateQueue
+from integration.work.candidates import CandidateQueue
 from integration.work.claim import Claim
+from integration.work.items import Candidate
 from integration.work.options import Options, Report
 from integration.work.process import Fence, WorkerProcess, register_process
 from integration.work.supervisor import Supervisor

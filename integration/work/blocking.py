@@ -20,7 +20,7 @@ from integration.storage import db
 from integration.storage.db import Row
 from integration.storage.sql import dependencies
 from integration.work import metrics
-from integration.work.candidates import Candidate
+from integration.work.items import Candidate
 from integration.work.outage import OUTAGE, Backoff
 from integration.work.rules import rules_of
 

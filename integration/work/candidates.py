@@ -5,21 +5,19 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
-from integration.states import AttemptOutcome, FailureClass, WorkItemState, stored
 from integration.storage import db
 from integration.storage.db import Row
 from integration.storage.sql import work_items
 from integration.storage.sql.work_port import PackStatements
-from integration.values import digest_text
 from integration.work import policy
 from integration.work.families import CONNECTOR, Family
-from integration.work.pages import Walk
+from integration.work.items import Candidate, candidate_from_row
+from integration.work.pages import Slots, Walk
 from integration.work.process import WorkerProcess
 from integration.work.rules import rules_of
+from integration.work.shares import Shares, slot_of
 
 #: How many candidates one look takes from each state.
 WINDOW: Final = 256
@@ -33,104 +31,9 @@ _PASSED_SECONDS: Final = 2.0
 _MOST_PASSED: Final = 20_000
 #: With fewer usable ones in the first look, now and then a further one is made all the same.
 _FEW: Final = 8
-#: How an earlier attempt ended, where the failure's class says more than that it failed.
-_OUTCOMES: Final = {
-    FailureClass.LEASE_LOST.value: AttemptOutcome.LOST,
-    FailureClass.RELEASED.value: AttemptOutcome.RELEASED,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A due item as it was read, without a lock; `epoch` makes a claim of anything newer fail."""
-
-    work_id: str
-    event_id: str
-    org_id: str
-    work_type: str
-    pack_install_id: str
-    route_id: str
-    namespace: str
-    event_kind: str
-    flow_name: str
-    flow_version: str
-    queue_class: str
-    source_lane: str | None
-    target_lane: str | None
-    position: int | None
-    projection_key: str | None
-    state: WorkItemState
-    attempt: int
-    max_attempts: int
-    epoch: int
-    last_ended_at: datetime | None
-    last_outcome: AttemptOutcome
-    is_cancel_requested: bool
-    family: Family = CONNECTOR
-
-    @property
-    def is_projection(self) -> bool:
-        """Whether this is a generation of a source projection, with a range of inputs."""
-        return self.projection_key is not None
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this would be the generation's first claim."""
-        return self.state is WorkItemState.PENDING
-
-    @property
-    def batch(self) -> tuple[object, ...]:
-        """What the items of one claim statement have in common."""
-        return (self.state, self.pack_install_id, self.attempt, self.epoch)
-
-    @property
-    def source_lane_name(self) -> str | None:
-        """The source lane within its pack or namespace, as the candidates' statement spells it."""
-        return None if self.source_lane is None else f"{self.pack_install_id or self.namespace}/{self.source_lane}"
-
-    @property
-    def target_lane_name(self) -> str | None:
-        """The target lane within its namespace, as the candidates' statement spells it."""
-        return None if self.target_lane is None else f"{self.namespace}/{self.target_lane}"
-
-    @property
-    def target_lane_key(self) -> str | None:
-        """The unique key that serializes the target lane while an item of it is claimed."""
-        if self.target_lane is None:
-            return None
-        # As the claims' statements spell it; the length keeps a slash in a name from meaning another lane.
-        return digest_text(f"target-lane/1/{self.org_id}/{len(self.namespace)}/{self.namespace}/{self.target_lane}")
-
-
-def candidate_from_row(row: Row, family: Family = CONNECTOR) -> Candidate:
-    """Return the candidate that a row of the candidates' statements describes."""
-    failure = row["FailureClass"]
-    return Candidate(
-        work_id=row["WorkId"],
-        event_id=row["EventId"],
-        org_id=row["OrgId"],
-        work_type=row["WorkType"],
-        pack_install_id=row["PackInstallId"],
-        route_id=row["RouteId"],
-        namespace=row["Namespace"],
-        event_kind=row["EventKind"],
-        flow_name=row["FlowName"],
-        flow_version=row["FlowVersion"],
-        queue_class=row["QueueClass"],
-        source_lane=row["SourceLane"],
-        target_lane=row["TargetLane"],
-        position=row["LanePosition"],
-        projection_key=row["ProjectionKey"],
-        state=stored(WorkItemState, row["State"]),
-        attempt=row["Attempt"],
-        max_attempts=row["MaxAttempts"],
-        epoch=row["OwnershipEpoch"],
-        # A released item is due at once: from when it was released.
-        last_ended_at=row["RunAfter"] if failure == FailureClass.RELEASED else row["LastFailedAt"],
-        last_outcome=_OUTCOMES.get(failure, AttemptOutcome.RETRY),
-        is_cancel_requested=row["CancelRequestedAt"] is not None,
-        family=family,
-    )
+#: How long after a look that found nothing to claim the same due entries are looked at again, at first and at most.
+_SOON_SECONDS: Final = 0.05
+_LATE_SECONDS: Final = 0.5
 
 
 class CandidateQueue:
@@ -160,6 +63,11 @@ class CandidateQueue:
         self._further: Walk | None = None
         self._anew_at = self._lanes_until = self._further_at = 0.0
         self._ended_packs: set[str] = set()
+        self._shares = Shares(clock=clock)
+        self._ends: list[Row] | None = None
+        self._fruitless: list[Row] | None = None
+        self._wait = 0.0
+        self._look_at = 0.0
         #: The last look met items that only a lane keeps waiting.
         self.saw_closed_lane = False
 
@@ -188,21 +96,48 @@ class CandidateQueue:
     def forget(self) -> None:
         """Drop what was read, so that the next candidate is read anew."""
         self._found.clear()
+        self._fruitless = None
+
+    def has_changed(self) -> bool:
+        """Return whether `take` might return something, after it has returned nothing.
+
+        It asks the index alone, by one statement: whether other entries are due than at the last look. What opens
+        without that, a lane whose head another process has ended, is looked for now and then.
+        """
+        if self._found or self._fruitless is None:
+            return True
+        ends = Walk().find_ends(self._family, limit=self._window)
+        if ends == self._fruitless and (not ends or self._clock() < self._look_at):
+            return False
+        self._ends = ends
+        return True
 
     def _fill(self) -> None:
+        ends, self._ends = self._ends, None
+        if ends is None:
+            ends = Walk().find_ends(self._family, limit=self._window)
+        self._look_for_some(ends)
+        if self._found:
+            self._fruitless, self._wait = None, 0.0
+            return
+        self._wait = min(max(self._wait * 2, _SOON_SECONDS), _LATE_SECONDS)
+        self._look_at = self._clock() + (_SOON_SECONDS if self._shares.has_pending else self._wait)
+        self._fruitless = ends
+
+    def _look_for_some(self, ends: list[Row]) -> None:
         self.saw_closed_lane = False
+        self._shares.place(self._process.place, self._process.places)
         first = Walk()
-        usable = self._look(first)
+        usable = self._look(first, self._shares.slots, ends)
         if not first.is_through and (len(usable) < _FEW and (not usable or self._clock() >= self._further_at)):
             usable += self._look_further(first, usable)
+        if self._shares.is_due(has_own=bool(usable)):
+            there = self._look(Walk(), Slots(), ends) if ends else []
+            usable += self._shares.left_by_others(there, has_own=bool(usable))
         ordered = policy.take_turns(
             {item.work_id: item for item in usable}.values(), lambda item: (item.pack_install_id, item.queue_class)
         )
-        self._found.extend(
-            policy.take_share(
-                ordered, lambda item: item.work_id, place=self._process.place, places=self._process.places
-            )
-        )
+        self._found.extend(ordered)
 
     def _look_further(self, first: Walk, usable: list[Candidate]) -> list[Candidate]:
         """Go on behind the first look, from where the fill before this one came to.
@@ -223,26 +158,30 @@ class CandidateQueue:
         walk.blocked.update(item.source_lane_name for item in usable if item.source_lane_name is not None)
         walk.busy.update(item.target_lane_name for item in usable if item.target_lane_name is not None)
         for _ in range(_LOOKS):
-            found = self._look(walk)
+            found = self._look(walk, self._shares.slots)
             if found or walk.is_through:
                 return found
         return []
 
-    def _look(self, walk: Walk) -> list[Candidate]:
+    def _look(self, walk: Walk, slots: Slots, ends: list[Row] | None = None) -> list[Candidate]:
         closed = self._process.closed_pack_ids()
         rows: list[Row] = []
         for _ in range(_CLOSED_PAGES):
-            rows = walk.next_rows(self._family, closed_packs=closed, limit=self._window)
+            rows = walk.next_rows(self._family, closed_packs=closed, limit=self._window, slots=slots, ends=ends)
             if rows or walk.is_through:
                 break
+            ends = None
+        found = [candidate_from_row(row, self._family) for row in rows]
         if len(rows) >= self._window and self._family.packs is not None:
-            rows += self._rows_of_hidden_packs(self._family.packs, walk, {row["PackInstallId"] for row in rows})
-        return self._open_ones([candidate_from_row(row, self._family) for row in rows], walk.blocked, walk.busy)
+            found += self._of_hidden_packs(self._family.packs, walk, slots, {row["PackInstallId"] for row in rows})
+        return self._open_ones(found, walk.blocked, walk.busy)
 
-    def _rows_of_hidden_packs(self, packs: PackStatements, walk: Walk, seen: set[str]) -> list[Row]:
+    def _of_hidden_packs(self, packs: PackStatements, walk: Walk, slots: Slots, seen: set[str]) -> list[Candidate]:
         closed = self._process.closed_pack_ids()
         hidden = [pack for pack in self._process.pack_ids() if pack not in seen and pack not in closed]
-        return [row for pack in hidden for row in walk.rows_of_pack(packs, pack)]
+        rows = (row for pack in hidden for row in walk.rows_of_pack(packs, pack))
+        found = (candidate_from_row(row, self._family) for row in rows)
+        return [item for item in found if slot_of(item, slots.count) in slots.own]
 
     def _open_ones(self, window: list[Candidate], blocked: set[str], busy: set[str]) -> list[Candidate]:
         """Keep one candidate a lane: the head of its source lane, with a free target lane."""

@@ -19,8 +19,9 @@ from integration.storage.sql import attempts
 from integration.storage.statements import Statement
 from integration.values import EventId
 from integration.work import blocking, metrics
-from integration.work.candidates import Candidate, CandidateQueue
+from integration.work.candidates import CandidateQueue
 from integration.work.families import Family
+from integration.work.items import Candidate
 from integration.work.process import ClaimFenced, Fence, WorkerProcess, lock_fence
 
 LEASE_SECONDS: Final = 60
@@ -191,6 +192,8 @@ def claim_some(
         if claimed.lost is LostWhy.FENCED:
             process.drop_fence(fence)
             queue.forget()
+        if claimed.lost is LostWhy.RACE:
+            process.has_raced = True
         if claimed.claims:
             return list(claimed.claims)
     return []

@@ -38,7 +38,8 @@ class Options:
         families: Whose work it does.
         concurrency: How many flows run at once.
         drain_seconds: How long running flows may take to finish after a stop was asked for.
-        poll_seconds: How soon an idle worker looks again at first; it then looks less often, up to half a second.
+        poll_seconds: How often an idle worker asks whether other work is due. For a moment after it had some it asks
+            sooner; the receipts that wait to be materialized it looks for less often, up to every half second.
         lease_seconds: How long a claim's lease runs; it is renewed after a third of it.
         slack_seconds: How far past its end a lease must be before it is reaped.
         until_idle: Stop by itself when nothing waits, runs or is to be retried.

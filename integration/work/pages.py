@@ -40,6 +40,19 @@ def _at_start() -> dict[WorkItemState, Place]:
     return dict.fromkeys(_STATES, START)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """Which rows a look may take when several processes claim; without arguments all of them.
+
+    Attributes:
+        count: Into how many slots the rows are divided.
+        own: The slots that are looked at.
+    """
+
+    count: int = 1
+    own: tuple[int, ...] = (0,)
+
+
 @dataclass(slots=True, kw_only=True)
 class Walk:
     """One walk along the index from its beginning to its end.
@@ -56,7 +69,25 @@ class Walk:
     busy: set[str] = field(default_factory=set)
     is_through: bool = False
 
-    def next_rows(self, family: Family, *, closed_packs: Collection[str], limit: int) -> list[Row]:
+    def find_ends(self, family: Family, *, limit: int) -> list[Row]:
+        """Return the last entry of the next page of each state, from the index alone; none when nothing follows.
+
+        Args:
+            family: Whose table is read.
+            limit: As for `next_rows`.
+        """
+        after = _params("after", self.places)
+        return db.read().fetch_all(family.statements.list_page_ends, {**after, "page": limit * ENTRIES_PER_ROW})
+
+    def next_rows(
+        self,
+        family: Family,
+        *,
+        closed_packs: Collection[str],
+        limit: int,
+        slots: Slots = Slots(),
+        ends: list[Row] | None = None,
+    ) -> list[Row]:
         """Read the next page and come to its end, or to the last row that the limit lets through.
 
         The page's end is found first: what becomes due meanwhile lies behind it or is met by the next walk, and
@@ -66,22 +97,26 @@ class Walk:
             family: Whose table is read.
             closed_packs: Packs whose rows are left out.
             limit: How many rows at most from each state; a page has `ENTRIES_PER_ROW` times as many entries.
+            slots: Which rows are this claimer's.
+            ends: What `find_ends` has just returned, if it was asked.
 
         Returns:
             The candidates' rows of the page, pending ones first; none when all of it is left out or nothing follows.
         """
         reader = db.read()
         after = _params("after", self.places)
-        found = reader.fetch_all(family.statements.list_page_ends, {**after, "page": limit * ENTRIES_PER_ROW})
+        found = self.find_ends(family, limit=limit) if ends is None else ends
         self.is_through = not found
         if not found:
             return []
-        ends = {**self.places, **{_state(row): _place(row) for row in found}}
+        ends_of_page = {**self.places, **{_state(row): _place(row) for row in found}}
         rows = reader.fetch_all(
             family.statements.list_candidates,
             {
                 **after,
-                **_params("to", ends),
+                **_params("to", ends_of_page),
+                "slots": slots.count,
+                "own_slots": slots.own,
                 "closed_packs": closed_packs or NOTHING,
                 "family": family.name,
                 "blocked_lanes": self.blocked or NOTHING,
@@ -92,10 +127,10 @@ class Walk:
         for state in _STATES:
             taken = [row for row in rows if _state(row) is state]
             if len(taken) >= limit:
-                ends[state] = max(
+                ends_of_page[state] = max(
                     map(_place, taken), key=lambda place: (place.run_after, place.queue_class, place.work_id)
                 )
-        self.places = ends
+        self.places = ends_of_page
         return rows
 
     def rows_of_pack(self, packs: PackStatements, pack_install_id: str) -> list[Row]:

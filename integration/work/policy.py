@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -84,22 +83,3 @@ def take_turns(items: Iterable[T], group_of: Callable[[T], Hashable]) -> list[T]
             if not queues[group]:
                 del queues[group]
     return ordered
-
-
-def take_share(items: Iterable[T], key_of: Callable[[T], str], *, place: int, places: int) -> list[T]:
-    """Return this process's share of the items, in the given order.
-
-    Processes that look at the same window at the same time then do not race for one row. Who has nothing of its
-    own there takes some of the others', so that what a stuck process leaves is not left for long.
-
-    Args:
-        items: Candidates.
-        key_of: A candidate's stable key.
-        place: This process's place among the live ones, from 0.
-        places: How many live ones there are, at least 1.
-    """
-    found = list(items)
-    if places <= 1:
-        return found
-    own = [item for item in found if zlib.crc32(key_of(item).encode()) % places == place % places]
-    return own or found[: max(1, len(found) // places)]

@@ -25,6 +25,8 @@ from integration.values import new_id
 
 #: How long a pack that may not be claimed from is left alone before it is asked again.
 CLOSED_SECONDS: Final = 2.0
+#: How long a process that loses claims waits before it asks who else claims.
+PLACE_SECONDS: Final = 0.5
 #: How old the list of packs may be.
 PACKS_SECONDS: Final = 5.0
 #: Stands for the pack of what no pack fences.
@@ -62,6 +64,9 @@ class WorkerProcess:
         process_id: The id of the worker's own row.
         roles: What it does.
         concurrency: How many flows it runs at once.
+        place: Its place among the live claimers, from 0, as of the last time it asked.
+        places: How many live claimers there are.
+        has_raced: A claim was lost to another since then: there may be one that this process does not know of.
     """
 
     process_id: str
@@ -72,6 +77,8 @@ class WorkerProcess:
     clock: Callable[[], float] = time.monotonic
     place: int = 0
     places: int = 1
+    has_raced: bool = False
+    _placed_at: float = float("-inf")
     _fences: dict[str, Fence] = field(default_factory=dict)
     _closed_until: dict[str, float] = field(default_factory=dict)
     _packs: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -150,9 +157,20 @@ class WorkerProcess:
         if fence_ids:
             # A fence row counts as no worker of its own, so that sums over the rows stay right.
             db.execute_alone(processes.RECORD_HEARTBEATS, {"process_ids": fence_ids, "in_flight": 0})
+        self.learn_place()
+
+    def learn_place(self) -> None:
+        """Ask who else is alive, and take this process's place among them."""
+        self._placed_at = self.clock()
+        self.has_raced = False
         live = [row["ProcessId"] for row in db.read().fetch_all(processes.LIST_LIVE_CLAIMERS)]
         if self.process_id in live:
             self.place, self.places = live.index(self.process_id), len(live)
+
+    def learn_place_after_race(self) -> None:
+        """Ask again when a claim was lost to another, a moment after the last time at the earliest."""
+        if self.has_raced and self.clock() - self._placed_at >= PLACE_SECONDS:
+            self.learn_place()
 
     def start_drain(self) -> None:
         """Record that the process claims no more.

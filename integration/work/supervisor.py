@@ -35,6 +35,7 @@ from integration.work.flows import discover_flows
 from integration.work.inflight import InFlight
 from integration.work.options import CLAIM, MATERIALIZE, REAP, RESOLVE, Loop, Options, Report
 from integration.work.outage import OUTAGE, Backoff, patiently
+from integration.work.pauses import Pauses
 from integration.work.process import WorkerProcess, register_process
 from integration.work.renewer import Renewer
 
@@ -108,6 +109,8 @@ class Supervisor:
             role="register",
             seconds=_START_PATIENCE_SECONDS,
         )
+        # Known from the first claim on, so that processes that start together do not race.
+        patiently(self._process.learn_place, role="register", seconds=_START_PATIENCE_SECONDS)
         log.info("worker.started", process_id=self._process.process_id, roles=sorted(options.roles))
         runners = [self._start(self._run_flows, f"flow-{index}") for index in range(options.concurrency)]
         keepers = [self._start(self._keep, "keeper"), self._start(self._renew, "renewer")]
@@ -182,7 +185,9 @@ class Supervisor:
     def _claim(self) -> None:
         queues = deque(CandidateQueue(self._process, family=family) for family in self._families)
         backoff = Backoff("claim", self._stopping.wait)
-        idle = self._options.poll_seconds
+        pauses = Pauses(self._options.poll_seconds)
+        # With nothing heard, an unfruitful look is repeated only where something else is due.
+        has_heard = True
         while not self._stopping.is_set():
             room = self._live.wait_for_room(0.1)
             if not room:
@@ -191,9 +196,12 @@ class Supervisor:
             self._wake.clear()
             found: list[Claim] = []
             try:
+                self._process.learn_place_after_race()
                 for _ in range(len(queues)):
                     # Each family in its turn, whatever the others have.
                     queues.rotate(-1)
+                    if not has_heard and not queues[0].has_changed():
+                        continue
                     found += claims.claim_some(
                         self._process, queues[0], room - len(found), lease_seconds=self._options.lease_seconds
                     )
@@ -206,16 +214,17 @@ class Supervisor:
                 # What one family has won before the trouble is live and is run.
                 self._hand_over(found)
                 backoff.met(error)
+                has_heard = True
                 continue
             if found:
-                idle = self._options.poll_seconds
+                pauses.begin_anew()
+                has_heard = True
                 self._hand_over(found)
             elif self._options.until_idle and self._is_idle():
                 self._stop_asked = True
                 return
             else:
-                self._wake.wait(idle)
-                idle = min(idle * 2, max(_IDLE_SECONDS, self._options.poll_seconds))
+                has_heard = self._wake.wait(pauses.next())
 
     def _hand_over(self, found: list[Claim]) -> None:
         self._live.add(found)

@@ -46,7 +46,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--drain-timeout", type=float, default=30.0, metavar="S", help="Seconds that running flows may take (30)."
         )
-        parser.add_argument("--poll-ms", type=_count, default=50, help="First look after an idle one, in ms (50).")
+        parser.add_argument("--poll-ms", type=_count, default=50, help="How often an idle worker looks, in ms (50).")
         parser.add_argument("--lease-seconds", type=_count, default=60, help="How long a claim's lease runs (60).")
         parser.add_argument("--until-idle", action="store_true", help="Stop when no work waits or runs.")
         parser.add_argument("--metrics-port", type=_count, help="Serve metrics on this loopback port.")

@@ -96,6 +96,7 @@ _PAGE_END: Final = """
 
 # Lock-free: what it returns may be gone a moment later, and the claim's own WHERE decides. The limit bounds what is
 # returned; what is read is bounded by the two places, between which the rows of one page lie, however few are left.
+# Claimers that share the work look at different rows: each at the lanes, and the items without one, of its slots.
 _CANDIDATES_OF_PAGE: Final = """
     (SELECT WorkId, {candidate_columns},
             OrgId, WorkType, Namespace, FlowName, FlowVersion, QueueClass, SourceLane, TargetLane,
@@ -106,6 +107,7 @@ _CANDIDATES_OF_PAGE: Final = """
                AND {to}{only}{closed}
         AND COALESCE({lane_name}, '') NOT IN %(blocked_lanes)s
         AND COALESCE(CONCAT(Namespace, '/', TargetLane), '') NOT IN %(busy_targets)s
+        AND MOD(CRC32(COALESCE(CONCAT(Namespace, '/', TargetLane), {lane_name}, WorkId)), %(slots)s) IN %(own_slots)s
       ORDER BY RunAfter, QueueClass, WorkId
       LIMIT %(limit)s)
     """

@@ -15,8 +15,8 @@ from integration.legacy.process import register_executor
 from integration.storage.sql import legacy
 from integration.storage.statements import Statement
 from integration.work import claim as claims
-from integration.work.candidates import candidate_from_row
 from integration.work.claim import claim
+from integration.work.items import candidate_from_row
 from integration.work.process import register_process
 from tests.support.meetings import await_lock, hold_until_waited_for
 from tests.support.work import due_rows

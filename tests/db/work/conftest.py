@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from integration.work.candidates import Candidate, CandidateQueue, candidate_from_row
+from integration.work.candidates import CandidateQueue
 from integration.work.claim import Claim, claim
+from integration.work.items import Candidate, candidate_from_row
 from integration.work.process import WorkerProcess, register_process
 from tests.support.work import Pack, due_rows
 

@@ -36,7 +36,16 @@ PLACES = {
     for side, run_after in (("after", START.run_after), ("to", datetime(2100, 1, 1, tzinfo=UTC)))
     for part, value in (("", run_after.replace(tzinfo=None)), ("_class", ""), ("_id", ""))
 }
-LANES = {"page": 512, **PLACES, "closed_packs": NOTHING, "blocked_lanes": NOTHING, "busy_targets": NOTHING, "limit": 64}
+LANES = {
+    "page": 512,
+    **PLACES,
+    "closed_packs": NOTHING,
+    "blocked_lanes": NOTHING,
+    "busy_targets": NOTHING,
+    "slots": 2,
+    "own_slots": (0, 1),
+    "limit": 64,
+}
 
 
 @pytest.fixture

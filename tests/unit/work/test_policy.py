@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integration.work.policy import RetryPolicy, as_microseconds, decide_delay, take_share, take_turns
+from integration.work.policy import RetryPolicy, as_microseconds, decide_delay, take_turns
 
 policies = st.builds(
     lambda base, factor, more, jitter: RetryPolicy(
@@ -76,25 +76,3 @@ def test_take_turns__a_backlog_delays_another_group_by_one_turn(many, few):
     items = [("a", number) for number in range(many)] + [("b", number) for number in range(few)]
     ordered = take_turns(items, lambda item: item[0])
     assert ordered.index(("b", 0)) <= 1
-
-
-@given(st.lists(st.uuids().map(str), unique=True, min_size=1, max_size=60), st.integers(1, 8), st.integers(0, 7))
-def test_take_share__takes_something_and_invents_nothing(keys, places, place):
-    share = take_share(keys, str, place=place, places=places)
-    assert share
-    assert share == [key for key in keys if key in share]
-
-
-def test_take_share__splits_a_window_in_disjoint_shares():
-    keys = [f"key-{number}" for number in range(200)]
-    halves = [set(take_share(keys, str, place=place, places=2)) for place in (0, 1)]
-    assert halves[0] & halves[1] == set()
-    assert halves[0] | halves[1] == set(keys)
-
-
-def test_take_share__takes_of_the_others_what_they_leave():
-    keys = [
-        key for key in (f"key-{number}" for number in range(200)) if key in take_share([key], str, place=0, places=2)
-    ]
-    others = [key for key in keys if take_share([*keys], str, place=0, places=2).count(key)]
-    assert take_share(others, str, place=1, places=2) == others[: len(others) // 2]
