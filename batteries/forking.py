@@ -39,7 +39,7 @@ class Child:
     log: Path
     status: int | None = field(default=None, init=False)
 
-    def wait(self, seconds: float = 60.0) -> int:
+    def wait(self, seconds: float = 240.0) -> int:
         """Wait for its end; return its exit code, negative for the signal that killed it."""
         deadline = time.monotonic() + seconds
         pause = 0.001
@@ -59,7 +59,7 @@ class Child:
             raise BatteryBroken(message)
         return self.status
 
-    def await_stopped(self, seconds: float = 60.0) -> None:
+    def await_stopped(self, seconds: float = 240.0) -> None:
         """Wait until it has stopped itself."""
         deadline = time.monotonic() + seconds
         while True:
@@ -115,7 +115,7 @@ class Gate:
         """In a child, first thing: give up the end that would keep the gate shut."""
         os.close(self._go[1])
 
-    def open(self, count: int, children: Sequence[Child], seconds: float = 60.0) -> None:
+    def open(self, count: int, children: Sequence[Child], seconds: float = 240.0) -> None:
         """In the parent: wait for so many children, then let them go."""
         os.close(self._ready[1])
         seen = 0
@@ -194,5 +194,5 @@ def race(folder: Path, function: Callable[..., Any], arguments: Sequence[dict[st
         children += [fork(folder, function, gate=gate, start=gate, **kwargs) for kwargs in arguments]
         gate.open(len(children), children)
         for child in children:
-            child.wait(300)
+            child.wait(900)
         return [child.value() for child in children]

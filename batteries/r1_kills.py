@@ -88,7 +88,7 @@ def kill_once(ground: Ground, scenario: Scenario, tally: Tally, *, place: str, n
     scenario.expire_leases()
     again = fork(ground.folder, scenario.recover, prepared, seed)
     try:
-        again.wait(40)
+        again.wait(200)
     except StillRunning:
         # It waits for what will never end.
         tally.stuck += 1

@@ -11,7 +11,7 @@ from integration.storage.sql import replay_batches as sql
 from tests.support.batches import run_to_rest
 
 
-def run_batches(*, named: bool = True, leased: bool = True) -> int:
+def run_batches(*, named: bool = True, leased: bool = True, lease_seconds: int = 1) -> int:
     """Run bulk replays until none is running; return how many items this process ended."""
     if not named:
         replay = running.authority.replay
@@ -20,7 +20,7 @@ def run_batches(*, named: bool = True, leased: bool = True) -> int:
             return replay(*args, **{**kwargs, "idempotency_key": None})
 
         running.authority = type("Unnamed", (), {"replay": staticmethod(replay_unnamed)})
-    runner, done = Runner(lease_seconds=1), 0
+    runner, done = Runner(lease_seconds=lease_seconds), 0
     if not leased:
         runner._take = lambda batch_id: True
         read = running.db.read

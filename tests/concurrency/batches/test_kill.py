@@ -102,7 +102,8 @@ def test_kill__without_the_items_name__the_ledger_would_be_wrong(database_url: s
 
 def test_runners__of_several_processes__end_each_row_once(database_url: str):
     batch = in_the_middle()
-    ended = race(RACER, [{}] * 3, database_url)
+    # Nobody dies here: no lease may run out, or two would note the same row.
+    ended = race(RACER, [{"lease_seconds": 300}] * 3, database_url)
     assert sum(ended) == ROWS - DONE_BEFORE
     assert_whole(batch)
 
@@ -119,11 +120,11 @@ def test_worker__that_is_killed_in_the_middle__is_followed_by_one_that_replays_t
     actor, installation = replayer(), Installation()
     for _ in range(ROWS):
         installation.work()
-    # Slow enough to be met in the middle.
-    batch = batch_of(actor, per_minute=240)
+    # Slow enough to be met in the middle, on a busy machine too.
+    batch = batch_of(actor, per_minute=60)
     quiet = {"LOCKHOUSE_LOG_LEVEL": "WARNING"}
     killed = manage(["work", "--roles", "batches", "--lease-seconds", "1"], database_url, **quiet)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while get_batch(batch.id).totals.done < DONE_BEFORE:
         assert time.monotonic() < deadline
         assert killed.process.poll() is None
@@ -135,7 +136,7 @@ def test_worker__that_is_killed_in_the_middle__is_followed_by_one_that_replays_t
     assert between.done + between.left == ROWS
 
     after = manage(["work", "--roles", "batches,claim,reap", "--until-idle", "--json"], database_url, **quiet)
-    assert after.wait(120) == 0, after.output
+    assert after.wait() == 0, after.output
     assert_whole(batch)
     children = rows_of("_System_ConnectorWorkItem", "ReplayOfWorkId IS NOT NULL")
     assert {child["State"] for child in children} == {"succeeded"}

@@ -177,7 +177,7 @@ def test_executor__renews_its_lease_and_its_claim_while_a_flow_runs_longer_than_
     pack = LegacyPack(flow="tests.hold")
     pack.route()
     (event_id,) = pack.events(payload={"file": str(gate_file)})
-    command = manage(execute(pack, "--lease-seconds", "1"), database_url)
+    command = manage(execute(pack, "--lease-seconds", "4"), database_url)
     await_file(gate_file.with_suffix(".started"))
     before = event_row(event_id)["ClaimedUntil"]
     lease_before = lease_until()

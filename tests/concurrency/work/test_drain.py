@@ -89,10 +89,10 @@ def test_worker__whose_flow_outlasts_the_drain_stops_and_leaves_the_lease(databa
 def test_worker__renews_the_lease_of_a_flow_that_runs_longer(database_url, tmp_path):
     gate = tmp_path / "gate"
     (held,) = Pack(flow="tests.hold").admit(payload={"file": str(gate)})
-    worker = manage(["work", "--concurrency", "1", "--lease-seconds", "1", "--until-idle"], database_url)
+    worker = manage(["work", "--concurrency", "1", "--lease-seconds", "3", "--until-idle"], database_url)
     until(gate.with_suffix(".started").exists, "the flow started")
     first = item_row(held)["LeaseUntil"]
-    until(lambda: (item_row(held)["LeaseUntil"] - first).total_seconds() > 1, "the lease was renewed past its end")
+    until(lambda: (item_row(held)["LeaseUntil"] - first).total_seconds() > 3, "the lease was renewed past its end")
     gate.touch()
 
     assert worker.wait() == 0, worker.output
