@@ -56,6 +56,7 @@ def run(server: Server, *, quick: bool, rounds: int) -> Report:
         with _worker(environment, work):
             driver.ask("loop", count=20)
             for _ in range(rounds):
+                _await_admission(server)
                 _compare(report, driver, peer, rows)
                 _beside(report, driver, load, seconds)
         for name, before in lost.items():
@@ -144,6 +145,14 @@ def _half_of(report: Report, base: str, bodies: Path, seconds: float) -> float:
     rate = full["requests"] / full["seconds"]
     report.facts["webhooks as fast as they go, a second"] = round(rate)
     return max(1.0, 1000 * _CONNECTIONS / (rate / 2) - full["p50"] / 2)
+
+
+def _await_admission(server: Server) -> None:
+    """Return when every webhook became work: admission runs in the process that replays."""
+    waiting = "SELECT COUNT(*) FROM lockhouse._System_ConnectorIngressReceipt WHERE State = 'received'"
+    deadline = time.monotonic() + _ENDS_SECONDS
+    while int(server.value(waiting)) and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _compare(report: Report, driver: Probe, peer: DjangoPeer | None, rows: int) -> None:
