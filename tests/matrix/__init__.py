@@ -1,0 +1,1 @@
+"""The status matrix of the replay authority: every combination of rows, and what the contract says of it."""
