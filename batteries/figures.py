@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-RESULTS: Final = ROOT / "var" / "batteries"
+#: Where results are kept; a test has a folder of its own, since others write to this one at the same time.
+RESULTS: Final = Path(os.environ.get("LOCKHOUSE_BATTERY_RESULTS") or ROOT / "var" / "batteries")
 
 
 @dataclass
