@@ -7,13 +7,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from batteries import unguarded
+from batteries import kernel, unguarded
 from integration.authority import gate, locked, service
 from integration.authority.values import BOTH_PERMISSIONS, Ref, Replayed
 from integration.storage.locks import LockedPack, lock_packs
 from integration.storage.sql import packs
 from integration.storage.statements import Returns, Statement
 from integration.values import Actor
+from tests.support.work import change
 
 
 def replay(work_id: str, name: str, user_id: int, mutant: str = "") -> dict[str, Any]:
@@ -33,6 +34,29 @@ def replay(work_id: str, name: str, user_id: int, mutant: str = "") -> dict[str,
         "event": None if winner is None else winner.child_event_id,
         "at": None if winner is None or winner.at is None else winner.at.isoformat(),
     }
+
+
+def replay_each(refs: list[str], mutant: str = "") -> list[str]:
+    """Replay rows one after the other; return what came of each."""
+    if mutant:
+        MUTANTS[mutant]()
+    actor = Actor(user_id=1, name="maria", via="command", permissions=BOTH_PERMISSIONS)
+    outcomes = [service.replay(Ref.parse(ref), actor=actor, reason="One of each kind") for ref in refs]
+    return ["replayed" if isinstance(outcome, Replayed) else outcome.code for outcome in outcomes]
+
+
+def end_claims(ends: dict[str, str], mutant: str = "") -> dict[str, bool]:
+    """Claim items, say so, wait for a line, and end each as told; return what was accepted."""
+    process = kernel.register()
+    held = {claim.work_id: claim for claim in kernel.claim_all(process, len(ends))}
+    print("claimed", flush=True)
+    sys.stdin.readline()
+    accepted = {}
+    for work_id, name in ends.items():
+        accepted[work_id] = kernel.WRITES[name](held[work_id])
+        if mutant == "event_too":
+            change("UPDATE _System_ConnectorEvent SET Status = Status WHERE EventId = %s", held[work_id].item.event_id)
+    return accepted
 
 
 def own_until_changed(event_id: str) -> list[dict[str, Any]]:
