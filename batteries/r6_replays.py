@@ -12,7 +12,8 @@ from types import MappingProxyType
 from batteries import unguarded
 from batteries.database import Ground
 from batteries.figures import Figures
-from batteries.r6_histories import ITEMS, Client, check
+from batteries.r6_clients import ITEMS, Client
+from batteries.r6_histories import check
 from integration import errors
 from integration.authority import service
 from integration.authority.values import BOTH_PERMISSIONS, Ref, RefKind, Refused
