@@ -165,7 +165,7 @@ def bulk(ground: Ground, tally: Tally, *, seed: int, count: int) -> None:
 
 def run(ground: Ground, figures: Figures) -> None:
     """Replay behind a proxy that cuts, until there were cuts enough."""
-    count, wanted = ground.pick((8, 6), (24, 60), (60, 2000))
+    count, wanted = ground.pick((8, 6), (24, 200), (60, 2000))
     tally, rounds = Tally(), 0
     kinds = set(proxy.KINDS[ground.engine])
     while tally.cuts.total() < wanted or (set(tally.cuts) != kinds and rounds < wanted):
