@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,17 +51,43 @@ class Command:
     process: subprocess.Popen[str]
     fired_file: Path | None = None
     output: str = field(default="", init=False)
+    #: The lines that were heard so far, of a process that is listened to.
+    heard: list[str] = field(default_factory=list, init=False)
+    _listener: threading.Thread | None = field(default=None, init=False)
+
+    def listen(self) -> Command:
+        """Read what it says from now on: a process that nobody reads stands still once its pipe is full."""
+
+        def read() -> None:
+            assert self.process.stdout is not None
+            for line in self.process.stdout:
+                self.heard.append(line)
+
+        self._listener = threading.Thread(target=read, daemon=True)
+        self._listener.start()
+        return self
 
     def wait(self, seconds: float = _WAIT_SECONDS) -> int:
         """Wait for its end and return its exit code; negative for the signal that killed it."""
         try:
-            self.output, _ = self.process.communicate(timeout=seconds)
+            self._finish(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.output, _ = self.process.communicate()
+            self._finish(None)
             message = f"{self.process.args} did not end within {seconds} s:\n{self.output[-4000:]}"
             raise AssertionError(message) from None
         return self.process.returncode
+
+    def _finish(self, seconds: float | None) -> None:
+        if self._listener is None:
+            self.output, _ = self.process.communicate(timeout=seconds)
+            return
+        self.process.wait(timeout=seconds)
+        self._listener.join(_WAIT_SECONDS)
+        self.output = "".join(self.heard)
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
 
     def fired(self) -> str:
         """Return the failpoint that was reached, or an empty string."""
@@ -90,8 +117,8 @@ def start_python(
 
 
 def manage(arguments: Sequence[str], database_url: str, **options: Any) -> Command:
-    """Start a management command against the test database."""
-    return start_python(["manage.py", *arguments], database_url, **options)
+    """Start a management command against the test database, and listen to it."""
+    return start_python(["manage.py", *arguments], database_url, **options).listen()
 
 
 def race(target: str, arguments: Sequence[dict[str, Any]], database_url: str, **extra: str) -> list[Any]:
@@ -162,15 +189,14 @@ def web_server(database_url: str, **options: Any) -> Iterator[tuple[Command, str
         ["-m", "gunicorn", f"--bind=127.0.0.1:{port}", "--workers=1", "--threads=4", "-kgthread", "console.wsgi"],
         database_url,
         **options,
-    )
+    ).listen()
     try:
         _await_port(command, port)
         yield command, f"http://127.0.0.1:{port}"
     finally:
         if command.process.poll() is None:
             command.process.terminate()
-        with contextlib.suppress(ValueError):
-            command.process.communicate(timeout=_WAIT_SECONDS)
+        command.wait()
 
 
 def _await_port(command: Command, port: int) -> None:
@@ -180,8 +206,8 @@ def _await_port(command: Command, port: int) -> None:
             return
         if command.process.poll() is not None or time.monotonic() > deadline:
             command.process.kill()
-            output, _ = command.process.communicate()
-            message = f"the web server did not start:\n{output[-4000:]}"
+            command.wait()
+            message = f"the web server did not start:\n{command.output[-4000:]}"
             raise AssertionError(message)
         time.sleep(0.02)
 

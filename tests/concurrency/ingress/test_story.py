@@ -99,7 +99,7 @@ def test_story__a_signed_prospect_becomes_one_piece_of_work_that_succeeds(databa
     finally:
         if worker.process.poll() is None:
             worker.process.kill()
-            worker.process.communicate()
+            worker.wait()
 
     (receipt,) = webhooks.rows("IngressReceipt")
     (event,) = webhooks.rows("Event")

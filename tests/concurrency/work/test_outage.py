@@ -93,7 +93,7 @@ def test_worker__survives_the_databases_death_without_hands(database, tmp_path):
     )
     deadline = time.monotonic() + 240
     while len(record.read_text().split()) < BEFORE_THE_KILL:
-        assert worker.process.poll() is None, worker.process.communicate()
+        assert worker.process.poll() is None, worker.wait() or worker.output
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

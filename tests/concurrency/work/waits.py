@@ -17,12 +17,14 @@ def until(condition: Callable[[], object], what: str, seconds: float = 240.0) ->
 
 
 def until_said(command: Command, words: str) -> str:
-    """Read a process's output until a line holds some words; return that line."""
-    assert command.process.stdout is not None
-    seen = []
-    for line in command.process.stdout:
-        seen.append(line)
-        if words in line:
-            return line
-    message = f"never said {words!r}:\n{''.join(seen)[-4000:]}"
-    raise AssertionError(message)
+    """Listen to a process until a line holds some words; return that line."""
+    until(lambda: _said(command, words) or command.process.poll() is not None, f"it said {words!r}")
+    if command.process.poll() is not None:
+        command.wait()
+    found = _said(command, words)
+    assert found, f"never said {words!r}:\n{''.join(command.heard)[-4000:]}"
+    return found[0]
+
+
+def _said(command: Command, words: str) -> list[str]:
+    return [line for line in command.heard if words in line]

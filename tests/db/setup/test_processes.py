@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,18 @@ def test_race__runs_each_call_in_its_own_process_and_connection(database_url: st
     results = processes.race(f"{__name__}:connection_id", [{"number": n} for n in range(3)], database_url)
     assert [result["number"] for result in results] == [0, 1, 2]
     assert len({result["connection"] for result in results}) == 3
+
+
+def test_listen__lets_a_process_say_more_than_its_pipe_holds():
+    command = processes.start_python(["-c", "print('x' * 500_000); print('said'); input()"], "").listen()
+    deadline = time.monotonic() + 240
+    while "said\n" not in command.heard:
+        assert time.monotonic() < deadline, "it stands still"
+        time.sleep(0.01)
+    command.process.stdin.write("\n")
+    command.process.stdin.flush()
+    assert command.wait() == 0
+    assert len(command.output) > 500_000
 
 
 @pytest.mark.django_db(transaction=True)
