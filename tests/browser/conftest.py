@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from console.models import User
 from tests.support.rows import Installation
@@ -26,6 +26,9 @@ FLAGS = [
     "--disable-sync",
 ]
 PASSWORD = "the-keeper-decides-9"
+#: Against what never comes, not against a busy machine.
+LONGEST_MILLISECONDS = 120_000
+expect.set_options(timeout=LONGEST_MILLISECONDS)
 
 
 @pytest.fixture(scope="package")
@@ -76,6 +79,7 @@ def open_page(browser: Browser, live_server: Any, operator: User, client: Any) -
             reduced_motion="reduce",
         )
         contexts.append(context)
+        context.set_default_timeout(LONGEST_MILLISECONDS)
         if signed_in:
             client.force_login(operator)
             cookie = client.cookies[settings.SESSION_COOKIE_NAME]

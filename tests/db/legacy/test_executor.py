@@ -212,7 +212,7 @@ def test_failed_event__is_tried_again_by_its_routes_policy_until_its_attempts_ar
         assert executor.round() is True
         row = event_row(event_id)
         assert (row["Status"], row["RetryCount"]) == ("failed", attempt)
-        assert wait - 5 < seconds_until(row["NextRetryAt"]) <= wait
+        assert wait / 2 < seconds_until(row["NextRetryAt"]) <= wait
         assert executor.round() is False, "it is not due"
         make_event_due(event_id)
     assert executor.round() is True
@@ -223,7 +223,7 @@ def test_failed_event__is_tried_again_by_its_routes_policy_until_its_attempts_ar
 def test_flow_that_asks_for_a_later_try__is_given_it(pack):
     (event_id,) = pack.events(payload={"end": "retry"})
     pack.executor().round()
-    assert 110 < seconds_until(event_row(event_id)["NextRetryAt"]) <= 120
+    assert 60 < seconds_until(event_row(event_id)["NextRetryAt"]) <= 120
 
 
 def test_event__whose_route_is_gone_is_executed_by_its_snapshot(pack):
@@ -263,7 +263,7 @@ def test_renew__extends_the_claim(pack):
     claimed = pack.claim(event_id)
     expire_claim(event_id)
     assert claimed.renew() is True
-    assert seconds_until(event_row(event_id)["ClaimedUntil"]) > 50
+    assert 0 < seconds_until(event_row(event_id)["ClaimedUntil"]) <= 60
 
 
 @pytest.mark.parametrize("status", ["processed", "dead"])
@@ -291,12 +291,12 @@ def test_reclaim__waits_for_the_claims_end_and_the_slack(pack):
     process, lease = pack.hold()
     claim_event(event_id, process, lease)
     before = event_row(event_id)
-    assert reclaim_expired(process, lease, slack_seconds=5) == 0
-    expire_claim(event_id, seconds=3)
-    assert reclaim_expired(process, lease, slack_seconds=5) == 0
+    assert reclaim_expired(process, lease, slack_seconds=600) == 0
+    expire_claim(event_id, seconds=300)
+    assert reclaim_expired(process, lease, slack_seconds=600) == 0
     assert event_row(event_id)["ClaimToken"] == before["ClaimToken"]
-    expire_claim(event_id, seconds=6)
-    assert reclaim_expired(process, lease, slack_seconds=5) == 1
+    expire_claim(event_id, seconds=601)
+    assert reclaim_expired(process, lease, slack_seconds=600) == 1
     row = event_row(event_id)
     assert (row["Status"], row["RetryCount"], row["ClaimToken"]) == ("failed", 1, None)
     assert row["LastError"] == SUMMARIES[FailureClass.LEASE_LOST]

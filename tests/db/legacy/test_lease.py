@@ -43,18 +43,18 @@ def test_acquire__is_refused_while_another_has_it_or_may_have_it():
     assert acquire(pack.pack_id, owner="one") is not None
     before = row()
     assert acquire(pack.pack_id, owner="two") is None
-    expire_scheduler_lease(seconds=3)
-    assert acquire(pack.pack_id, owner="two", slack_seconds=5) is None
+    expire_scheduler_lease(seconds=300)
+    assert acquire(pack.pack_id, owner="two", slack_seconds=600) is None
     assert row()["LeaseToken"] == before["LeaseToken"]
 
 
 def test_acquire__takes_over_what_expired_and_fences_the_loser():
     pack = LegacyPack()
     process, first = pack.hold()
-    expire_scheduler_lease(seconds=6)
+    expire_scheduler_lease(seconds=601)
     with pytest.raises(LeaseLost):
         demand(process, first)
-    second = acquire(pack.pack_id, owner="two", slack_seconds=5)
+    second = acquire(pack.pack_id, owner="two", slack_seconds=600)
     assert second is not None
     assert second.epoch == first.epoch + 1
     assert first.renew() is False
@@ -66,7 +66,7 @@ def test_acquire__takes_over_what_expired_and_fences_the_loser():
 
 def test_renew__extends_and_release_lets_the_next_one_in():
     pack = LegacyPack()
-    first = acquire(pack.pack_id, owner="one", lease_seconds=1)
+    first = acquire(pack.pack_id, owner="one", lease_seconds=30)
     assert first is not None
     before = row()["LeaseUntil"]
     assert first.renew() is True
