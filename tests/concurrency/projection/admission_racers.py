@@ -133,13 +133,15 @@ def play(part: str, folder: str, **options: Any) -> Any:
 
 
 def admit_all(folder: str, lanes: int, rounds: int, name: str) -> int:
-    """Store and admit receipts of every lane in small pages, beside others that do the same."""
+    """Store and admit receipts of every lane in small pages, beside others that do the same; the first one is claimed."""
     count = 0
     for number in range(rounds):
+        if number == 1:
+            await_file(Path(folder) / "claimed")
         for lane in range(lanes):
             admission.receive(webhooks.deal(lane), f"{name}-{number}-{lane}")
-        count += service.materialize_ready(limit=3)
-    while (done := service.materialize_ready(limit=3)) or _is_waiting():
+        count += admission.materialize_patiently(3)
+    while (done := admission.materialize_patiently(3)) or _is_waiting():
         count += done
     (Path(folder) / f"over-{name}").touch()
     return count
@@ -159,6 +161,7 @@ def claim_all(folder: str, others: list[str]) -> list[Any]:
             if is_over and not any(row["State"] in {"pending", "processing"} for row in admission.generations()):
                 return found
             continue
+        (Path(folder) / "claimed").touch()
         first = bounds_of(claim.work_id)
         last = bounds_of(claim.work_id)
         complete(claim)

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db import connections
 
-from integration.ingress.service import materialize_ready
 from integration.projection import admission as admitting
 from integration.projection import handoff
 from integration.storage.db import Tx
@@ -26,6 +25,8 @@ from tests.support.meetings import await_file, await_lock, hold_until_waited_for
 
 _LONGEST_SECONDS = 200.0
 _WORK_ITEMS = "_System_ConnectorWorkItem"
+#: So many batches are admitted before the first claim.
+_COALESCING = 2
 FLOW = ("flow: {name: demo.apply_deal, version: 1}", "flow: {name: tests.inputs, version: 1}")
 #: Both rows in one statement, which looks for the second before it waits for the first.
 ONE_SWAP = Statement(
@@ -59,7 +60,7 @@ def take_part(role: str, folder: str, variant: str = "guarded") -> dict[str, Any
         admitting.failpoint = lambda name: (
             hold_until_waited_for(place, _WORK_ITEMS) if name == "admission.after_locks" else None
         )
-        return {"receipts": materialize_ready()}
+        return {"receipts": admission.materialize_patiently()}
     finish.end_generation = {"guarded": handoff.end_generation, "looked_first": _looked_first, "one_swap": _one_swap}[
         variant
     ]
@@ -78,13 +79,19 @@ def play(part: str, folder: str, **options: Any) -> dict[str, Any]:
 
 
 def admit_batches(lanes: int, batches: int, file: str, folder: str) -> dict[str, Any]:
-    """Admit one input of each lane a batch, and say when it is over."""
+    """Admit one input of each lane a batch, and say when it is over.
+
+    The first batches coalesce, since nobody claims yet; the others find something claimed.
+    """
     count = 0
     for number in range(batches):
+        if number == _COALESCING:
+            (Path(folder) / "begun").touch()
+            await_file(Path(folder) / "claimed")
         for lane in range(lanes):
             body = json.loads(webhooks.deal(lane, event=admission.PROJECTED))
             admission.receive(json.dumps({**body, "n": number, "file": file}).encode())
-        count += materialize_ready()
+        count += admission.materialize_patiently()
     (Path(folder) / "over").touch()
     return {"admitted": count}
 
@@ -94,12 +101,14 @@ def work_until_over(folder: str) -> dict[str, Any]:
     discover_flows()
     process = _register()
     queue = CandidateQueue(process)
+    await_file(Path(folder) / "begun")
     ended = 0
     deadline = time.monotonic() + _LONGEST_SECONDS
     while time.monotonic() < deadline:
         is_over = (Path(folder) / "over").exists()
         claim = claim_next(process, queue)
         if claim is not None:
+            (Path(folder) / "claimed").touch()
             ended += execute(claim) is not None
         elif is_over and not _is_live():
             break

@@ -7,9 +7,9 @@ from typing import Any
 
 from integration.authority import child, service
 from integration.authority.values import BOTH_PERMISSIONS, Ref, Replayed
-from integration.ingress.service import materialize_ready
 from integration.projection import admission as admitting
 from integration.values import Actor
+from tests.support.admission import materialize_patiently
 from tests.support.meetings import await_lock, hold_until_waited_for
 
 _PACKS = "_System_ConnectorPackInstall"
@@ -26,7 +26,7 @@ def take_part(role: str, folder: str, first: str, work_id: str) -> dict[str, Any
     else:
         await_lock(place)
     if role == "admit":
-        return {"receipts": materialize_ready()}
+        return {"receipts": materialize_patiently()}
     actor = Actor(user_id=len(role), name=role, via="command", permissions=BOTH_PERMISSIONS)
     outcome = service.replay(Ref(id=work_id), actor=actor, reason="race")
     if isinstance(outcome, Replayed):
