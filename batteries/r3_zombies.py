@@ -56,7 +56,7 @@ def own_anew(*, count: int) -> int:
 
 def await_expired(count: int) -> None:
     """Look until so many leases are over by the database's clock."""
-    for _ in range(3000):
+    for _ in range(24_000):
         (row,) = query(
             "SELECT COUNT(*) AS N FROM _System_ConnectorWorkItem"
             " WHERE State = 'processing' AND LeaseUntil < UTC_TIMESTAMP(6)"
@@ -73,11 +73,11 @@ def freeze_a_worker(ground: Ground, figures: Figures) -> tuple[int, int]:
     cleaning.empty_database()
     record = ground.folder / f"runs-{time.monotonic_ns()}"
     Pack(flow="batteries.end").admit(payload={"file": str(record), "plan": ["freeze", "complete"]}, MaxAttempts=5)
-    frozen = fork(ground.folder, work, roles=["claim"], mutant=ground.mutant)
+    frozen = fork(ground.folder, work, roles=["claim"], lease_seconds=3, mutant=ground.mutant)
     with killed_at_exit([frozen]):
         frozen.await_stopped()
         await_expired(1)
-        fork(ground.folder, work, roles=["claim", "reap"], mutant=False).value()
+        fork(ground.folder, work, roles=["claim", "reap"], lease_seconds=60, mutant=False).value()
         before = books.items()
         frozen.resume()
         stale = frozen.value()["stale"]
@@ -86,11 +86,11 @@ def freeze_a_worker(ground: Ground, figures: Figures) -> tuple[int, int]:
     return sum(after[work_id] != row for work_id, row in before.items()), len(kernel.runs(record))
 
 
-def work(*, roles: list[str], mutant: bool) -> dict[str, Any]:
-    """Run a whole worker with leases of one second."""
+def work(*, roles: list[str], lease_seconds: int, mutant: bool) -> dict[str, Any]:
+    """Run a whole worker."""
     if mutant:
         hook.install(UNGUARDED)
-    return kernel.work_until_idle(roles=roles, concurrency=1, lease_seconds=1)
+    return kernel.work_until_idle(roles=roles, concurrency=1, lease_seconds=lease_seconds)
 
 
 def run(ground: Ground, figures: Figures) -> None:

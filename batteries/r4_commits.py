@@ -95,7 +95,7 @@ def materialize_all(*, url: str) -> int:
 def work(*, url: str) -> dict[str, Any]:
     """Run a worker behind the proxy until nothing is left."""
     database.use(url)
-    return kernel.work_until_idle(concurrency=4, lease_seconds=6, slack_seconds=1)
+    return kernel.work_until_idle(concurrency=4, lease_seconds=30, slack_seconds=1)
 
 
 def site_names(log: Path) -> Counter[tuple[str, str]]:
@@ -154,7 +154,7 @@ def run(ground: Ground, figures: Figures) -> None:
             ids = pack.admit(count // len(PLANS), payload={"file": str(record), "plan": plan}, MaxAttempts=9)
             wanted.update(dict.fromkeys(ids, state))
         with behind_proxy(ground, seed + 500, log) as url:
-            fork(ground.folder, work, url=url).wait(120)
+            fork(ground.folder, work, url=url).wait(300)
         rows, tried = books.items(), books.attempts()
         items += len(rows)
         lost += sum(rows[work_id]["State"] != state for work_id, state in wanted.items())

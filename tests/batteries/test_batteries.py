@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from batteries.__main__ import BROKEN, OWN_SERVER
-from batteries.figures import RESULTS
 from tests.support.processes import start_python
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(1800)]
 HOLDS = 0
 #: Battery -> what its mutant must break, among other things.
 MUTANTS = {
@@ -27,33 +27,38 @@ MUTANTS = {
 }
 
 
-def last_line(name: str, *, mutant: bool, engine: str) -> dict[str, object]:
-    """Return the newest stored figures of a battery's shortest form on this database."""
-    lines = [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text().splitlines()]
-    found = [line for line in lines if (line["mutant"], line["engine"], line["form"]) == (mutant, engine, "shortest")]
-    return found[-1]
+def attack(
+    name: str, request: pytest.FixtureRequest, engine: str, folder: Path, *arguments: str
+) -> tuple[int, str, dict[str, object]]:
+    """Run a battery on this worker's database, or on the server that it starts for itself.
 
-
-def attack(name: str, request: pytest.FixtureRequest, engine: str, *arguments: str) -> tuple[int, str]:
-    """Run a battery on this worker's database, or on the server that it starts for itself."""
+    Returns:
+        Its exit code, what it said, and the figures that it stored.
+    """
     url = request.getfixturevalue("database_url")
     where = ["--engine", engine] if name in OWN_SERVER else ["--database-url", url]
-    started = start_python(["-m", "batteries", name, "--form", "shortest", *where, *arguments], url)
-    return started.wait(380), started.output
+    started = start_python(
+        ["-m", "batteries", name, "--form", "shortest", *where, *arguments], url, LOCKHOUSE_BATTERY_RESULTS=str(folder)
+    )
+    code = started.wait(1500)
+    stored = folder / f"{name}.jsonl"
+    assert stored.exists(), started.output
+    (line,) = map(json.loads, stored.read_text().splitlines())
+    assert (line["engine"], line["form"]) == (engine, "shortest")
+    return code, started.output, line
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_battery__holds(name: str, request: pytest.FixtureRequest, engine: str):
-    code, output = attack(name, request, engine)
+def test_battery__holds(name: str, request: pytest.FixtureRequest, engine: str, tmp_path: Path):
+    code, output, line = attack(name, request, engine, tmp_path)
     assert code == HOLDS, output
-    line = last_line(name, mutant=False, engine=engine)
     assert line["goals"]
-    assert line["holds"] is True
+    assert (line["mutant"], line["holds"]) == (False, True)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_battery__breaks_without_its_guard(name: str, request: pytest.FixtureRequest, engine: str):
-    code, output = attack(name, request, engine, "--mutant")
+def test_battery__breaks_without_its_guard(name: str, request: pytest.FixtureRequest, engine: str, tmp_path: Path):
+    code, output, line = attack(name, request, engine, tmp_path, "--mutant")
     assert code == BROKEN, output
     assert f"BROKEN  {MUTANTS[name]}" in output
-    assert last_line(name, mutant=True, engine=engine)["holds"] is False
+    assert (line["mutant"], line["holds"]) == (True, False)
