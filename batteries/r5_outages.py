@@ -171,7 +171,8 @@ def hurt(
     target: Target, name: str, outage: Callable[[Target, Felt], None], answers: Answers, log: Path, *, window: float
 ) -> Met:
     """Measure for so many seconds, hurt the server, wait until it is back, and measure again."""
-    time.sleep(window)
+    # What waited for the start, or through the outage before, is caught up: more than is offered is no rate to keep.
+    time.sleep(CATCH_UP_SECONDS + window)
     at = time.monotonic()
     before = answers.rate(at - window, at)
     refused, said = answers.others.total(), _troubles(log)
