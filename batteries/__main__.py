@@ -26,6 +26,7 @@ BATTERIES = {
     "r6": "batteries.r6_histories",
     "r6-replay": "batteries.r6_replays",
     "r7": "batteries.r7_models",
+    "r8": "batteries.r8_interleavings",
     "r10": "batteries.r10_faults",
 }
 OWN_SERVER = frozenset({"r5"})
