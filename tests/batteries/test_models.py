@@ -151,7 +151,6 @@ def run_battery(folder: Path, *arguments: str) -> tuple[int, str, dict[str, Any]
 
 @once
 @pytest.mark.timeout(700)
-@pytest.mark.evidence("A-25")
 def test_spin__finds_nothing_and_misses_every_guard(tmp_path: Path):
     code, output, line = run_battery(tmp_path)
     assert code == 0, output
