@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -130,13 +131,16 @@ class Runner:
 
     def _turn(self, batch: Batch, is_stopping: Callable[[], bool]) -> int:
         items = db.read().fetch_all(sql.LIST_LEFT_ITEMS, {"id": batch.id, "limit": _SLICE})
+        window = max(_WINDOW, batch.halt_after)
+        params = {"id": batch.id, "since": batch.resumed_at, "limit": window}
+        # Whoever holds the lease ends the items, so that what he ended himself need not be read again.
+        last: deque[Row] = deque(db.read().fetch_all(sql.LIST_LAST_ENDED_ITEMS, params), maxlen=window)
         until = time.monotonic() + self._lease_seconds / 3
         for done, item in enumerate(items):
             if is_stopping() or time.monotonic() >= until:
                 return done
-            stop = self._may_go_on(batch, item)
-            if stop is None:
-                stop = self._do(batch, item)
+            now = self._may_go_on(batch, item, last)
+            stop = now if isinstance(now, _Stop) else self._do(batch, item, last, now)
             if stop is not None:
                 if stop.state is not BatchState.RUNNING:
                     self._stop(batch, stop)
@@ -145,8 +149,11 @@ class Runner:
             self._stop(batch, _Stop(state=BatchState.FINISHED))
         return len(items)
 
-    def _may_go_on(self, batch: Batch, item: Row) -> _Stop | None:
-        """Say what keeps the next item from being replayed; RUNNING means: not now, or not by this runner."""
+    def _may_go_on(self, batch: Batch, item: Row, last: Collection[Row]) -> _Stop | datetime:
+        """Say what keeps the next item from being replayed, or what time it is; RUNNING means: not now, or not by us.
+
+        `last` are the items that ended, the last one first.
+        """
         reader = db.read()
         turn = reader.fetch_one(sql.READ_BATCH_TURN, {"id": batch.id})
         if turn is None:
@@ -155,9 +162,7 @@ class Runner:
             return _Stop(state=BatchState.RUNNING)
         if batch.canary and not batch.is_past_canary and item["position"] > batch.canary:
             return _Stop(state=BatchState.WAITING)
-        limit = max(_WINDOW, batch.halt_after)
-        params = {"id": batch.id, "since": turn["resumed_at"], "limit": limit}
-        ended = reader.fetch_all(sql.LIST_LAST_ENDED_ITEMS, params)
+        ended = list(last)
         code = repeated_code(ended, batch.halt_after)
         if code is None and self._children_die(ended, batch.halt_after):
             code = CHILD_DEAD
@@ -168,16 +173,18 @@ class Runner:
             if wait > timedelta():
                 self._due[batch.id] = time.monotonic() + wait.total_seconds()
                 return _Stop(state=BatchState.RUNNING)
-        return None
+        now: datetime = turn["Now"]
+        return now
 
     def _children_die(self, ended: Sequence[Row], halt_after: int) -> bool:
         work_ids = tuple(sorted(row["child_work_id"] for row in ended if row["child_work_id"] is not None))
         if len(work_ids) < halt_after or not capabilities().has_additive:
             return False
-        return dead_children(db.read().fetch_all(sql.LIST_CHILD_STATES, {"work_ids": work_ids}), halt_after)
+        params = {"work_ids": work_ids, "limit": halt_after}
+        return dead_children(db.read().fetch_all(sql.LIST_LAST_ENDED_CHILDREN, params), halt_after)
 
-    def _do(self, batch: Batch, item: Row) -> _Stop | None:
-        """Replay one row and note what became of it."""
+    def _do(self, batch: Batch, item: Row, last: deque[Row], now: datetime) -> _Stop | None:
+        """Replay one row and note what became of it, in the ledger and in front of `last`."""
         actor = actor_of(batch.created_by_id, batch.created_by_name)
         if not all(actor.may(permission) for permission in BOTH_PERMISSIONS):
             return _Stop(state=BatchState.HALTED, code=errors.NotAllowed.code)
@@ -197,6 +204,7 @@ class Runner:
             "child_event_id": ended.child_event_id,
         }
         db.execute_alone(sql.END_BATCH_ITEM, params)
+        last.appendleft({**params, "ended_at": now})
         failpoint("batch.noted")
         return None
 

@@ -165,8 +165,7 @@ LEAVE_BATCH = Statement(
 READ_BATCH_TURN = Statement(
     name="READ_BATCH_TURN",
     text="""
-    SELECT state, runner_id, lease_until > UTC_TIMESTAMP(6) AS IsLeased, resumed_at,
-           UTC_TIMESTAMP(6) AS Now
+    SELECT state, runner_id, lease_until > UTC_TIMESTAMP(6) AS IsLeased, UTC_TIMESTAMP(6) AS Now
       FROM console_replaybatch
      WHERE id = %(id)s
     """,
@@ -197,12 +196,14 @@ LIST_LAST_ENDED_ITEMS = Statement(
     returns=Returns.ROWS,
 )
 
-LIST_CHILD_STATES = Statement(
-    name="LIST_CHILD_STATES",
+LIST_LAST_ENDED_CHILDREN = Statement(
+    name="LIST_LAST_ENDED_CHILDREN",
     text="""
     SELECT WorkId, State, TerminalAt
       FROM _System_ConnectorWorkItem
-     WHERE WorkId IN %(work_ids)s
+     WHERE WorkId IN %(work_ids)s AND TerminalAt IS NOT NULL
+     ORDER BY TerminalAt DESC, WorkId DESC
+     LIMIT %(limit)s
     """,
     returns=Returns.ROWS,
 )
