@@ -16,7 +16,7 @@ from integration.storage.db import Row
 from integration.storage.sql import dead_letters as sql
 from integration.storage.statements import Statement
 
-COUNTS: Final[dict[tuple[bool, bool, bool], Statement]] = {
+_COUNTS: Final[dict[tuple[bool, bool, bool], Statement]] = {
     # Narrowed by a filter, with WorkItems, in one namespace.
     (True, True, False): sql.COUNT_DEAD,
     (True, True, True): sql.COUNT_DEAD_IN_NAMESPACE,
@@ -26,6 +26,11 @@ COUNTS: Final[dict[tuple[bool, bool, bool], Statement]] = {
     (False, True, True): sql.COUNT_ALL_DEAD_IN_NAMESPACE,
     (False, False, False): sql.COUNT_ALL_EVENT_DEAD,
     (False, False, True): sql.COUNT_ALL_EVENT_DEAD_IN_NAMESPACE,
+}
+#: The same where a provider narrows, by namespace.
+_COUNTS_OF_PROVIDER: Final[dict[bool, Statement]] = {
+    False: sql.COUNT_DEAD_OF_PROVIDER,
+    True: sql.COUNT_DEAD_OF_PROVIDER_IN_NAMESPACE,
 }
 COUNTS_UNDATED: Final[dict[tuple[bool, bool], Statement]] = {
     (True, False): sql.COUNT_UNDATED,
@@ -128,6 +133,14 @@ def filter_params(filters: DeadFilters) -> dict[str, Any]:
         "died_before": filters.died_before or FAR_AHEAD,
         "is_any_time": filters.is_any_time,
     }
+
+
+def choose_count(filters: DeadFilters, *, is_narrowed: bool, has_additive: bool) -> Statement:
+    """Return the statement that counts dead rows with a terminal time."""
+    by_namespace = filters.namespace is not None
+    if filters.provider is not None and has_additive:
+        return _COUNTS_OF_PROVIDER[by_namespace]
+    return _COUNTS[is_narrowed, has_additive, by_namespace]
 
 
 def choose_list(filters: DeadFilters, *, older: bool, has_additive: bool, is_dated: bool) -> Statement:

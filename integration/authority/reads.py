@@ -14,10 +14,10 @@ from integration import errors
 from integration.authority import details
 from integration.authority.cursors import FIRST_UNDATED, LONG_AGO, START, UNDATED, Cursor, Place
 from integration.authority.dead_statements import (
-    COUNTS,
     COUNTS_UNDATED,
     ROW_FILTERS,
     STREAMS,
+    choose_count,
     choose_list,
     filter_params,
     is_wanted,
@@ -136,7 +136,7 @@ def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "defa
     by_namespace = filters.namespace is not None
     params = filter_params(filters)
     is_narrowed = any(params[name] is not None for name in ROW_FILTERS)
-    statement = COUNTS[is_narrowed, has_additive, by_namespace]
+    statement = choose_count(filters, is_narrowed=is_narrowed, has_additive=has_additive)
     # Without a filter every key counts but for the few that the other owner has: one more than the cap is enough.
     window = NARROWED_WINDOW if is_narrowed else cap + 1
     for stream in STREAMS:

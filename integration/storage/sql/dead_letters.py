@@ -44,18 +44,22 @@ _KEY_COLUMNS: Final = """
        NULL AS LastFailedAt, s.TerminalAt, NULL AS ReplayedAt, NULL AS ReplayOfWorkId, NULL AS ReplayOfEventId,
        NULL AS IdempotencyKey, NULL AS DeliveryId, NULL AS DeliverySequence, NULL AS OccurredAt, NULL AS ReceivedAt,
        NULL AS LegacyOutcome"""
-_WORK_CONTEXT: Final = """
-       JOIN _System_ConnectorEvent AS e ON e.EventId = w.EventId
-       LEFT JOIN _System_ConnectorPackInstall AS p ON p.PackInstallId = w.PackInstallId
+_EVENT_OF_WORK: Final = """
+       JOIN _System_ConnectorEvent AS e ON e.EventId = w.EventId"""
+_PACK_OF_WORK: Final = """
+       LEFT JOIN _System_ConnectorPackInstall AS p ON p.PackInstallId = w.PackInstallId"""
+_OUTCOME_OF_WORK: Final = """
        LEFT JOIN _System_ConnectorLegacyOutcomeReceipt AS o ON o.EventId = w.EventId AND o.WorkType = w.WorkType"""
+_WORK_CONTEXT: Final = f"{_EVENT_OF_WORK}{_PACK_OF_WORK}{_OUTCOME_OF_WORK}"
 _EVENT_CONTEXT: Final = """
        LEFT JOIN _System_ConnectorPackInstall AS p ON p.PackInstallId = e.PackInstallId
        LEFT JOIN _System_ConnectorRoute AS t ON t.RouteId = e.RouteId"""
-_WORK_FILTERS: Final = """
+_PROVIDER_FILTER: Final = """
+       AND (%(provider)s IS NULL OR e.Provider = %(provider)s)"""
+_OWN_FILTERS: Final = """
        AND (%(org)s IS NULL OR w.OrgId = %(org)s)
        AND (%(pack_name)s IS NULL OR p.PackName = %(pack_name)s)
        AND (%(pack_install_id)s IS NULL OR w.PackInstallId = %(pack_install_id)s)
-       AND (%(provider)s IS NULL OR e.Provider = %(provider)s)
        AND (%(event_kind)s IS NULL OR w.EventKind = %(event_kind)s)
        AND (%(work_type)s IS NULL OR w.WorkType = %(work_type)s)
        AND (%(source_lane)s IS NULL OR w.SourceLane = %(source_lane)s)
@@ -64,6 +68,7 @@ _WORK_FILTERS: Final = """
        AND (%(min_attempts)s IS NULL OR w.Attempt >= %(min_attempts)s)
        AND (%(max_attempts)s IS NULL OR w.Attempt <= %(max_attempts)s)
        AND (%(replayed)s IS NULL OR (w.ReplayedAt IS NOT NULL) = %(replayed)s)"""
+_WORK_FILTERS: Final = f"{_OWN_FILTERS}{_PROVIDER_FILTER}"
 _EVENT_FILTERS: Final = """
        AND (%(org)s IS NULL OR e.OrgId = %(org)s)
        AND (%(pack_name)s IS NULL OR p.PackName = %(pack_name)s)
@@ -143,19 +148,24 @@ def _keys(stream: str, window: str, *, by_namespace: bool) -> str:
     return text.replace("#", stream)
 
 
-def _matches(columns: str, stream: str, keys: str, *, has_work_items: bool) -> str:
-    """Return the text that joins a window's rows and filters them."""
+def _matches(columns: str, stream: str, keys: str, *, has_work_items: bool, is_whole: bool = True) -> str:
+    """Return the text that joins a window's rows and filters them; if not whole, without the Events of WorkItems."""
     # The window is small and the rest is by primary key: neither engine may turn the join round.
-    hint = f"SELECT /*+ INL_JOIN({'e' if stream == 'e' else 'w, e'}, p, t, o, m) */ STRAIGHT_JOIN"
+    tables = "e, p, t, o, m" if stream == "e" else "w, e, p, t, o, m" if is_whole else "w, p, o"
+    hint = f"SELECT /*+ INL_JOIN({tables}) */ STRAIGHT_JOIN"
     if stream == "e":
         join, gate = (_OWNING_WORK_ITEM, " AND m.WorkId IS NULL") if has_work_items else ("", "")
         return (
             f"{hint} {columns} FROM ({keys}) AS s JOIN _System_ConnectorEvent AS e ON e.EventId = s.Id"
             f"{_EVENT_CONTEXT}{join} WHERE e.Status = 'dead'{gate}{_EVENT_FILTERS}"
         )
+    context, filters = _WORK_CONTEXT, _WORK_FILTERS
+    if not is_whole:
+        context = _PACK_OF_WORK + (_OUTCOME_OF_WORK if stream == "l" else "")
+        filters = _OWN_FILTERS
     return (
         f"{hint} {columns} FROM ({keys}) AS s JOIN _System_ConnectorWorkItem AS w ON w.WorkId = s.Id"
-        f"{_WORK_CONTEXT} WHERE w.State = '{_STATES[stream]}' AND {_STREAM_RULES[stream]}{_WORK_FILTERS}"
+        f"{context} WHERE w.State = '{_STATES[stream]}' AND {_STREAM_RULES[stream]}{filters}"
     )
 
 
@@ -183,11 +193,19 @@ def _list(
     return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
 
 
-def _count(name: str, *, by_namespace: bool, has_work_items: bool = True, is_dated: bool = True) -> Statement:
+def _count(
+    name: str,
+    *,
+    by_namespace: bool,
+    has_work_items: bool = True,
+    is_dated: bool = True,
+    by_provider: bool = True,
+) -> Statement:
+    """Return the count of what a filter matches; only a provider's is asked of the Events, which cost half of it."""
     parts = []
     for stream in "dle" if has_work_items else "e":
         keys = _keys(stream, _WINDOWS[is_dated, True], by_namespace=by_namespace)
-        found = _matches("1 AS One", stream, keys, has_work_items=has_work_items)
+        found = _matches("1 AS One", stream, keys, has_work_items=has_work_items, is_whole=by_provider)
         parts.append(
             f"(SELECT '{stream}' AS Stream, f.Found, s.Seen"
             f" FROM (SELECT COUNT(*) AS Found FROM ({found} LIMIT %({stream}_limit)s) AS a) AS f"
@@ -234,8 +252,10 @@ LIST_DEAD_OLDER = _list("LIST_DEAD_OLDER", by_namespace=False, older=True)
 LIST_DEAD_NEWER = _list("LIST_DEAD_NEWER", by_namespace=False, older=False)
 LIST_DEAD_IN_NAMESPACE_OLDER = _list("LIST_DEAD_IN_NAMESPACE_OLDER", by_namespace=True, older=True)
 LIST_DEAD_IN_NAMESPACE_NEWER = _list("LIST_DEAD_IN_NAMESPACE_NEWER", by_namespace=True, older=False)
-COUNT_DEAD = _count("COUNT_DEAD", by_namespace=False)
-COUNT_DEAD_IN_NAMESPACE = _count("COUNT_DEAD_IN_NAMESPACE", by_namespace=True)
+COUNT_DEAD = _count("COUNT_DEAD", by_namespace=False, by_provider=False)
+COUNT_DEAD_IN_NAMESPACE = _count("COUNT_DEAD_IN_NAMESPACE", by_namespace=True, by_provider=False)
+COUNT_DEAD_OF_PROVIDER = _count("COUNT_DEAD_OF_PROVIDER", by_namespace=False)
+COUNT_DEAD_OF_PROVIDER_IN_NAMESPACE = _count("COUNT_DEAD_OF_PROVIDER_IN_NAMESPACE", by_namespace=True)
 COUNT_ALL_DEAD = _count_all("COUNT_ALL_DEAD", by_namespace=False)
 COUNT_ALL_DEAD_IN_NAMESPACE = _count_all("COUNT_ALL_DEAD_IN_NAMESPACE", by_namespace=True)
 
