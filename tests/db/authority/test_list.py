@@ -256,7 +256,9 @@ def test_count__of_a_filter_says_among_how_many_it_counted(monkeypatch: pytest.M
     world.legacy(SourceLane="needle", **died(world, 9))
     bound = reads.count_dead(DeadFilters(source_lane="needle"))
     assert (bound.count, bound.is_capped, bound.searched) == (2, True, 5)
-    within = reads.count_dead(DeadFilters(source_lane="needle", died_before=world.now - timedelta(minutes=3, seconds=30)))
+    within = reads.count_dead(
+        DeadFilters(source_lane="needle", died_before=world.now - timedelta(minutes=3, seconds=30))
+    )
     assert (within.count, within.is_capped, within.searched) == (2, False, None)
     every = reads.count_dead(DeadFilters(), cap=10)
     assert (every.count, every.is_capped, every.searched) == (7, False, None)
