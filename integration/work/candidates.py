@@ -23,6 +23,8 @@ from integration.work.shares import Shares, slot_of
 WINDOW: Final = 256
 #: How many looks are made past lanes that are closed, before the claimer waits.
 _LOOKS: Final = 3
+#: How many pages of everybody's a look at what others leave reads to find something that is open.
+_LOOKS_AT_ALL: Final = 12
 #: How many pages that hold nothing but closed lanes one look reads.
 _CLOSED_PAGES: Final = 4
 #: How long closed lanes stay left out of the further looks, and how often these are made and begun anew at least.
@@ -126,14 +128,13 @@ class CandidateQueue:
 
     def _look_for_some(self, ends: list[Row]) -> None:
         self.saw_closed_lane = False
-        self._shares.place(self._process.place, self._process.places)
+        self._shares.place(*self._process.place_in(self._family.name))
         first = Walk()
         usable = self._look(first, self._shares.slots, ends)
         if not first.is_through and (len(usable) < _FEW and (not usable or self._clock() >= self._further_at)):
             usable += self._look_further(first, usable)
         if self._shares.is_due(has_own=bool(usable)):
-            there = self._look(Walk(), Slots(), ends) if ends else []
-            usable += self._shares.left_by_others(there, has_own=bool(usable))
+            usable += self._shares.left_by_others(self._look_at_all(ends), has_own=bool(usable))
         ordered = policy.take_turns(
             {item.work_id: item for item in usable}.values(), lambda item: (item.pack_install_id, item.queue_class)
         )
@@ -162,6 +163,16 @@ class CandidateQueue:
             if found or walk.is_through:
                 return found
         return []
+
+    def _look_at_all(self, ends: list[Row]) -> list[Candidate]:
+        """Look at every slot, on behind lanes that are closed: whoever owns what is open there may never come."""
+        walk = Walk()
+        found: list[Candidate] = []
+        for number in range(_LOOKS_AT_ALL):
+            found = self._look(walk, Slots(), None if number else ends)
+            if found or walk.is_through:
+                break
+        return found
 
     def _look(self, walk: Walk, slots: Slots, ends: list[Row] | None = None) -> list[Candidate]:
         closed = self._process.closed_pack_ids()

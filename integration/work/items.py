@@ -75,7 +75,8 @@ class Candidate:
     def slot_key(self) -> str:
         """What decides whose the item is among several claimers, as the candidates' statement spells it.
 
-        A lane is one claimer's, which then knows at once when its next item may run.
+        A target lane is one claimer's, which then knows at once when its next item may run; so is a source lane, unless
+        its items go to several target lanes.
         """
         return self.target_lane_name or self.source_lane_name or self.work_id
 

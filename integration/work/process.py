@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,8 @@ CLOSED_SECONDS: Final = 2.0
 PLACE_SECONDS: Final = 0.5
 #: How old the list of packs may be.
 PACKS_SECONDS: Final = 5.0
+#: Stands in a process's roles before the name of a family that it serves.
+_FAMILY: Final = "family:"
 #: Stands for the pack of what no pack fences.
 NO_PACK: Final = ""
 _FORWARD: Final = "forward"
@@ -64,8 +66,7 @@ class WorkerProcess:
         process_id: The id of the worker's own row.
         roles: What it does.
         concurrency: How many flows it runs at once.
-        place: Its place among the live claimers, from 0, as of the last time it asked.
-        places: How many live claimers there are.
+        live: The live claimers by id, as of the last time it asked, each with the families it serves; none for all.
         has_raced: A claim was lost to another since then: there may be one that this process does not know of.
     """
 
@@ -75,8 +76,7 @@ class WorkerProcess:
     build_version: str
     host: str
     clock: Callable[[], float] = time.monotonic
-    place: int = 0
-    places: int = 1
+    live: tuple[tuple[str, frozenset[str]], ...] = ()
     has_raced: bool = False
     _placed_at: float = float("-inf")
     _fences: dict[str, Fence] = field(default_factory=dict)
@@ -160,12 +160,21 @@ class WorkerProcess:
         self.learn_place()
 
     def learn_place(self) -> None:
-        """Ask who else is alive, and take this process's place among them."""
+        """Ask who else is alive and claims."""
         self._placed_at = self.clock()
         self.has_raced = False
-        live = [row["ProcessId"] for row in db.read().fetch_all(processes.LIST_LIVE_CLAIMERS)]
-        if self.process_id in live:
-            self.place, self.places = live.index(self.process_id), len(live)
+        rows = db.read().fetch_all(processes.LIST_LIVE_CLAIMERS)
+        self.live = tuple((row["ProcessId"], _families_of(row["Roles"])) for row in rows)
+
+    def place_in(self, family: str) -> tuple[int, int]:
+        """Return this process's place among the live claimers of a family, from 0, and how many there are.
+
+        Args:
+            family: The family's name; a claimer that serves others only is not counted.
+        """
+        ids = [process_id for process_id, families in self.live if not families or family in families]
+        # Unknown to the others, it looks at everything; the claim decides.
+        return (ids.index(self.process_id), len(ids)) if self.process_id in ids else (0, 1)
 
     def learn_place_after_race(self) -> None:
         """Ask again when a claim was lost to another, a moment after the last time at the earliest."""
@@ -191,13 +200,21 @@ class WorkerProcess:
             return (self.process_id, *(fence.process_id for fence in self._fences.values()))
 
 
-def register_process(*, roles: frozenset[str], concurrency: int, build_version: str) -> WorkerProcess:
+def _families_of(roles: str) -> frozenset[str]:
+    names = (role.partition(_FAMILY) for role in roles.split(","))
+    return frozenset(name for head, found, name in names if found and not head)
+
+
+def register_process(
+    *, roles: frozenset[str], concurrency: int, build_version: str, families: Iterable[str] = ()
+) -> WorkerProcess:
     """Insert the row of a new worker.
 
     Args:
         roles: What it does: `claim`, `materialize`, `reap`.
         concurrency: How many flows it runs at once.
         build_version: Which build it is.
+        families: The families that it serves; all of them when none is named.
 
     Returns:
         The process, which registers a fence for each pack when it first needs one.
@@ -217,7 +234,7 @@ def register_process(*, roles: frozenset[str], concurrency: int, build_version: 
             "host": process.host,
             "pack_install_id": None,
             "observed_receipt_id": None,
-            "roles": ",".join(sorted(roles)),
+            "roles": ",".join([*sorted(roles), *(f"{_FAMILY}{name}" for name in sorted(families))]),
             "concurrency": concurrency,
         },
     )

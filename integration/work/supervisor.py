@@ -104,7 +104,10 @@ class Supervisor:
         )
         self._process = patiently(
             lambda: register_process(
-                roles=options.roles, concurrency=options.concurrency, build_version=options.build_version
+                roles=options.roles,
+                concurrency=options.concurrency,
+                build_version=options.build_version,
+                families=[family.name for family in options.families],
             ),
             role="register",
             seconds=_START_PATIENCE_SECONDS,
@@ -193,6 +196,8 @@ class Supervisor:
             if not room:
                 continue
             # Cleared before the look: what arrives during it wakes the wait after it.
+            # What was said since the last wait ended counts too.
+            has_heard = has_heard or self._wake.is_set()
             self._wake.clear()
             found: list[Claim] = []
             try:

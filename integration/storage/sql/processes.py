@@ -68,13 +68,13 @@ FIND_PROCESS = Statement(
     returns=Returns.ROW,
 )
 
-# Only to spread candidates over the live claimers; it decides nothing.
+# Only to spread candidates over the live claimers; it decides nothing. Roles name the families that a claimer serves.
 LIST_LIVE_CLAIMERS = Statement(
     name="LIST_LIVE_CLAIMERS",
     text="""
-    SELECT ProcessId
+    SELECT ProcessId, Roles
       FROM _System_ConnectorClaimProcess FORCE INDEX (IX_ClaimProcess_Running)
-     WHERE StoppedAt IS NULL AND HeartbeatAt >= UTC_TIMESTAMP(6) - INTERVAL 30 SECOND
+     WHERE StoppedAt IS NULL AND HeartbeatAt >= UTC_TIMESTAMP(6) - INTERVAL 30 SECOND AND Kind = 'work_item'
        AND PackInstallId IS NULL AND EvictedAt IS NULL AND DrainStartedAt IS NULL AND Roles LIKE '%%claim%%'
      ORDER BY ProcessId
      LIMIT 256

@@ -31,7 +31,8 @@ def clock() -> Clock:
 
 def claimer(place: int, places: int, clock: Clock) -> CandidateQueue:
     process = register_process(roles=frozenset({"claim"}), concurrency=1, build_version="tests")
-    process.place, process.places = place, places
+    others = (f"{'0' if number < place else 'f'}-{number}" for number in range(places - 1))
+    process.live = tuple((other, frozenset()) for other in sorted([*others, process.process_id]))
     return CandidateQueue(process, clock=clock)
 
 
@@ -130,17 +131,52 @@ def test_has_changed__is_not_misled_by_what_only_a_lane_keeps_waiting(pack, proc
 
 def test_learn_place__after_a_race_knows_of_whoever_came(pack, process: WorkerProcess):
     process.learn_place()
-    assert (process.place, process.places) == (0, 1)
+    assert process.place_in("connector") == (0, 1)
     others = [register_process(roles=frozenset({"claim"}), concurrency=1, build_version="tests") for _ in range(2)]
     process.learn_place_after_race()
-    assert process.places == 1, "nothing was lost to them"
+    assert process.place_in("connector") == (0, 1), "nothing was lost to them"
     process.has_raced = True
     process.clock = lambda: process._placed_at + 10
     process.learn_place_after_race()
     order = sorted(row["ProcessId"] for row in query("SELECT ProcessId FROM _System_ConnectorClaimProcess"))
-    assert (process.place, process.places) == (order.index(process.process_id), 3)
+    assert process.place_in("connector") == (order.index(process.process_id), 3)
     assert not process.has_raced
     assert {other.process_id for other in others} < set(order)
+
+
+def test_place__is_one_among_those_that_serve_the_family(pack):
+    def register(*families: str) -> WorkerProcess:
+        roles = frozenset({"claim", "reap"})
+        return register_process(roles=roles, concurrency=1, build_version="tests", families=families)
+
+    connector, effect, every = register("connector"), register("effect", "token"), register()
+    for process in (connector, effect, every):
+        process.learn_place()
+    order = sorted([connector.process_id, every.process_id])
+    assert connector.place_in("connector") == (order.index(connector.process_id), 2)
+    assert effect.place_in("connector") == (0, 1), "it is none of them"
+    order = sorted([effect.process_id, every.process_id])
+    assert every.place_in("token") == (order.index(every.process_id), 2)
+
+    change("UPDATE _System_ConnectorClaimProcess SET Kind = 'event_legacy' WHERE ProcessId = %s", every.process_id)
+    connector.learn_place()
+    assert connector.place_in("connector") == (0, 1)
+
+
+def test_take__is_given_what_another_leaves_behind_a_closed_lane(pack, clock):
+    work_ids = pack.admit(60, SourceLane="deal:1")
+    change("UPDATE _System_ConnectorWorkItem SET RunAfter = '2100-01-01' WHERE WorkId = %s", work_ids[0])
+    behind = set(pack.admit(8))
+    process = claimer(0, 2, clock)._process
+    queue = CandidateQueue(process, window=16, clock=clock)
+    met = all_of(queue)
+    assert met < behind, "the rest is another's"
+    change("UPDATE _System_ConnectorWorkItem SET RunAfter = '2100-01-01' WHERE WorkId IN %s", tuple(met))
+    for _ in range(3):
+        queue.forget()
+        met |= {item.work_id for item in queue.take(100)}
+        clock.now += 1.1 * SPARE_SECONDS
+    assert met == behind
 
 
 def test_claim_some__notes_that_it_lost_to_another(pack, process, queue):
