@@ -37,11 +37,12 @@ class Command(BaseCommand):
             try:
                 done = materialize_ready()
             except errors.IntegrationError as error:
-                if options["once"] or not error.retryable:
+                # An unknown COMMIT is met again in the next round, which finds what was stored.
+                if options["once"] or not (error.retryable or isinstance(error, errors.CommitUnknown)):
                     self.stderr.write(error.operator_message())
                     sys.exit(error.exit_code)
                 done = 0
             total += done
-            if options["once"] or stop.wait(0 if done else options["poll"]):
+            if (options["once"] and not done) or stop.wait(0 if done or options["once"] else options["poll"]):
                 break
         self.stdout.write(json.dumps({"receipts": total}) if options["json"] else f"{total} receipts taken")
