@@ -145,6 +145,7 @@ def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "defa
         params |= {f"{stream}_window": window if wanted else 0, f"{stream}_limit": cap + 1 if wanted else 0}
     parts = reader.fetch_all(statement, params)
     found = sum(int(part["Found"]) for part in parts)
+    searched = sum(int(part["Seen"]) for part in parts)
     # Beyond the cap no further row changes the answer.
     if filters.is_any_time and found <= cap:
         undated = reader.fetch_all(COUNTS_UNDATED[has_additive, by_namespace], params | undated_start())
@@ -154,7 +155,7 @@ def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "defa
     return CappedCount(
         count=min(found, cap),
         is_capped=found > cap or is_bound,
-        searched=sum(int(part["Seen"]) for part in parts) if is_bound else None,
+        searched=searched if is_bound else None,
     )
 
 
