@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError
 
 from integration import errors
 from integration.authority import reads, service
-from integration.authority.listing import DeadPage
+from integration.authority.listing import CappedCount, DeadPage
 from integration.authority.values import VIEW_PERMISSION, Plan, Ref, Refused, Replayed, Ruling
 from integration.management import batches
 from integration.management.filters import add_filters, filters_of
@@ -77,7 +77,7 @@ class Command(BaseCommand):
             return 0
         self._print_page(page)
         if count is not None:
-            self.stdout.write(f"{count} {'row matches' if str(count) == '1' else 'rows match'}.")
+            self.stdout.write(_match(count))
         return 0
 
     def _print_page(self, page: DeadPage) -> None:
@@ -180,6 +180,14 @@ class Command(BaseCommand):
             self._document({"error": error.code, "message": error.operator_message(), **plain(error.data_fields)})
         else:
             self.stderr.write(f"{error.code}: {error.operator_message()}")
+
+
+def _match(count: CappedCount) -> str:
+    """Return a count as a sentence; of a search that stopped at its bound, among how many rows it counted."""
+    if count.searched is not None:
+        verb = "matches" if count.count == 1 else "match"
+        return f"{count.count:,} of the {count.searched:,} rows that died last {verb}."
+    return f"{count} {'row matches' if str(count) == '1' else 'rows match'}."
 
 
 def _demand(actor: Actor, permission: str) -> None:

@@ -28,6 +28,15 @@ HOSTILE = [
 ]
 
 
+def test_list__says_among_how_many_rows_a_filter_was_counted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reads, "NARROWED_WINDOW", 2)
+    world, name = World(), operator("vera", "Viewer")
+    for _ in range(3):
+        world.work()
+    ended = dlq("list", name, "", "--provider", "outreach", "--count")
+    assert ended.out.splitlines()[-1] == "2 of the 2 rows that died last match."
+
+
 def test_list__names_the_dead_rows_and_the_way_to_older_ones():
     world, name = World(), operator("vera", "Viewer")
     refs = {world.work().id for _ in range(3)}
@@ -42,7 +51,7 @@ def test_list__names_the_dead_rows_and_the_way_to_older_ones():
     last = dlq("list", name, "", "--json", "--limit", "2", "--cursor", first["older"], "--count").document
     assert {row["ref"]["id"] for row in first["rows"] + last["rows"]} == refs
     assert (len(first["rows"]), last["older"]) == (2, None)
-    assert last["count"] == {"count": 3, "is_capped": False}
+    assert last["count"] == {"count": 3, "is_capped": False, "searched": None}
 
 
 def test_list__says_that_nothing_matches():
