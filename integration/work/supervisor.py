@@ -97,23 +97,18 @@ class Supervisor:
         discover_flows()
         for family in options.families:
             execute.check_runner(family)
-        self._families = patiently(
-            lambda: tuple(of_schema(family, capabilities()) for family in options.families),
-            role="register",
-            seconds=_START_PATIENCE_SECONDS,
-        )
-        self._process = patiently(
+        at_start = partial(patiently, role="register", seconds=_START_PATIENCE_SECONDS)
+        self._families = at_start(lambda: tuple(of_schema(family, capabilities()) for family in options.families))
+        self._process = at_start(
             lambda: register_process(
                 roles=options.roles,
                 concurrency=options.concurrency,
                 build_version=options.build_version,
                 families=[family.name for family in options.families],
-            ),
-            role="register",
-            seconds=_START_PATIENCE_SECONDS,
+            )
         )
         # Known from the first claim on, so that processes that start together do not race.
-        patiently(self._process.learn_place, role="register", seconds=_START_PATIENCE_SECONDS)
+        at_start(self._process.learn_place)
         log.info("worker.started", process_id=self._process.process_id, roles=sorted(options.roles))
         runners = [self._start(self._run_flows, f"flow-{index}") for index in range(options.concurrency)]
         keepers = [self._start(self._keep, "keeper"), self._start(self._renew, "renewer")]
