@@ -8,17 +8,20 @@ written alone goes to its actor's stream, so that two operators never wait for e
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from django.db import IntegrityError
 
 from integration import errors
 from integration.audit.policy import GENESIS_DIGEST, AuditFact, entry_digest
 from integration.storage import db
-from integration.storage.db import Row, Tx
+from integration.storage.db import Reader, Row, Tx
 from integration.storage.locks import LockedPack
 from integration.storage.sql import audit
 from integration.values import Actor, canonical_json, new_id
+
+T = TypeVar("T")
 
 _MAX_TRIES: Final = 20
 
@@ -49,7 +52,7 @@ def record_in(tx: Tx, fact: AuditFact) -> str:
         The entry's id.
 
     Raises:
-        IntegrityError: Another entry of the actor took the place; the caller runs its transaction again.
+        IntegrityError: Another entry of the actor took the place; `run_recording` runs the transaction again.
 
     Locks: none.
     """
@@ -71,10 +74,29 @@ def record_alone(fact: AuditFact, *, using: str = "default") -> str:
 
     Locks: none; the unique key of (stream, seq) decides, and the loser appends after the winner.
     """
-    stream = _stream_of(fact.actor)
+    return run_recording(lambda tx: record_in(tx, fact), name="audit.record_alone", using=using)
+
+
+def run_recording(
+    unit: Callable[[Tx], T], *, name: str, using: str = "default", settle: Callable[[Reader], T | None] | None = None
+) -> T:
+    """Run a unit of work that calls `record_in`, again whenever another entry of the actor takes its place.
+
+    Args:
+        unit: As for `db.run`, as are the others.
+        name: The use case.
+        using: The database alias.
+        settle: Tells after an unknown COMMIT what was stored.
+
+    Returns:
+        What the unit returned, or `settle` found.
+
+    Raises:
+        Busy: The place was taken in every try.
+    """
     for tries in range(_MAX_TRIES):
         try:
-            return db.run(lambda tx: _append(tx, stream, fact), name="audit.record_alone", using=using)
+            return db.run(unit, name=name, using=using, settle=settle)
         except IntegrityError:
             # Who goes on at once meets the same others again, and one of many may lose every time.
             db.pause(tries)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
-from django.db import IntegrityError
-
 from integration import errors
 from integration.audit.policy import AuditFact, AuditOutcome
-from integration.audit.service import record_alone, record_in
+from integration.audit.service import record_alone, record_in, run_recording
 from integration.authority import requests
 from integration.authority.values import BOTH_PERMISSIONS
 from integration.batches.reads import get_batch
@@ -29,7 +27,6 @@ from integration.storage.db import Reader, Tx
 from integration.storage.sql import replay_batches as sql
 from integration.values import Actor, canonical_json, digest_parts, new_id
 
-_MOST_TRIES: Final = 20
 _INSERT_ROWS: Final = 500
 
 
@@ -212,13 +209,7 @@ def run_audited(
         record_in(tx, fact)
         return True
 
-    for tries in range(_MOST_TRIES):
-        try:
-            return db.run(unit, name="batches.write", using=using, settle=settle)
-        except IntegrityError:
-            # The actor's stream went on in the meantime.
-            db.pause(tries)
-    raise errors.Busy
+    return run_recording(unit, name="batches.write", using=using, settle=settle)
 
 
 def stop_fact(batch: Batch, verb: str, actor: Actor, code: str) -> AuditFact:
