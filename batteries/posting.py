@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import threading
 import time
 from collections import Counter
@@ -46,15 +45,7 @@ def post(port: int, delivery: str, number: int) -> int:
     """Post one signed webhook; 0 when there was no answer."""
     from tests.support import webhooks
 
-    body = webhooks.deal(number)
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    try:
-        connection.request("POST", webhooks.DEMO_URL, body, webhooks.headers(body, delivery_id=delivery))
-        return connection.getresponse().status
-    except (http.client.HTTPException, OSError):
-        return 0
-    finally:
-        connection.close()
+    return webhooks.send(f"http://127.0.0.1:{port}", webhooks.deal(number), delivery, timeout=30)
 
 
 def load(port: int, name: int, answers: Answers, stop: threading.Event) -> None:

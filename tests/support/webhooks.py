@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import connections
@@ -43,6 +45,19 @@ def activate(document: PackDocument | None = None) -> str:
     installed = install_pack(document or pack(), actor=SYSTEM_ACTOR)
     activate_pack(installed.pack_install_id, actor=SYSTEM_ACTOR)
     return installed.pack_install_id
+
+
+def send(base: str, body: bytes, delivery_id: str | None, *, timeout: float = 200) -> int:
+    """Post one of the demo provider's bodies, signed, over HTTP; return the status, or 0 when there was no answer."""
+    address = urlsplit(base)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout)
+    try:
+        connection.request("POST", DEMO_URL, body, headers(body, delivery_id=delivery_id))
+        return connection.getresponse().status
+    except (http.client.HTTPException, OSError):
+        return 0
+    finally:
+        connection.close()
 
 
 def deal(number: int = 1, *, event: str = "deal.created", stage: str = "won", **extra: Any) -> bytes:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.db import IntegrityError
 
@@ -24,30 +22,17 @@ READ_PACK_WITHOUT_LOCK = Statement(
 )
 
 
-def send(base: str, body: bytes, delivery_id: str | None) -> int:
-    """Post a signed webhook over HTTP; return the status, or 0 when there was no answer."""
-    address = urlsplit(base)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=200)
-    try:
-        connection.request("POST", webhooks.DEMO_URL, body, webhooks.headers(body, delivery_id=delivery_id))
-        return connection.getresponse().status
-    except (http.client.HTTPException, OSError):
-        return 0
-    finally:
-        connection.close()
-
-
 def deliver(base: str, body: bytes, delivery_id: str) -> int:
     """Post as a provider does, again while it is told to come back; return the first other status."""
     deadline = time.monotonic() + 200
-    while (status := send(base, body, delivery_id)) == 503 and time.monotonic() < deadline:
+    while (status := webhooks.send(base, body, delivery_id)) == 503 and time.monotonic() < deadline:
         time.sleep(0.1)
     return status
 
 
 def post_deliveries(base: str, delivery_ids: list[str | None]) -> list[int]:
     """Post one body once for each delivery id."""
-    return [send(base, webhooks.deal(), delivery_id) for delivery_id in delivery_ids]
+    return [webhooks.send(base, webhooks.deal(), delivery_id) for delivery_id in delivery_ids]
 
 
 def materialize_all(limit: int) -> int:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.concurrency.ingress.races import send
 from tests.support import webhooks
 from tests.support.processes import manage, web_server
+from tests.support.webhooks import send
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.evidence("O-02")]
 

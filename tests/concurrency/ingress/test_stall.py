@@ -8,9 +8,10 @@ import time
 import pytest
 from django.db import connections
 
-from tests.concurrency.ingress.races import deliver, send
+from tests.concurrency.ingress.races import deliver
 from tests.support import webhooks
 from tests.support.processes import until_met, web_server
+from tests.support.webhooks import send
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.evidence("O-02")]
 
