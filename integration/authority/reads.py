@@ -140,9 +140,8 @@ def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "defa
     # Without a filter every key counts but for the few that the other owner has: one more than the cap is enough.
     window = NARROWED_WINDOW if is_narrowed else cap + 1
     for stream in STREAMS:
-        wanted = is_wanted(filters, stream)
         params |= start_params(stream, START.place)
-        params |= {f"{stream}_window": window if wanted else 0, f"{stream}_limit": cap + 1 if wanted else 0}
+        params |= window_params(stream, window if is_wanted(filters, stream) else 0, cap + 1)
     parts = reader.fetch_all(statement, params)
     found = sum(int(part["Found"]) for part in parts)
     searched = sum(int(part["Seen"]) for part in parts)
