@@ -43,6 +43,6 @@ class Command(BaseCommand):
                     sys.exit(error.exit_code)
                 done = 0
             total += done
-            if (options["once"] and not done) or stop.wait(0 if done or options["once"] else options["poll"]):
+            if (options["once"] and not done) or stop.wait(0 if done else options["poll"]):
                 break
         self.stdout.write(json.dumps({"receipts": total}) if options["json"] else f"{total} receipts taken")
