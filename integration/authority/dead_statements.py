@@ -13,30 +13,31 @@ from integration.authority.cursors import FAR_AHEAD, FIRST_UNDATED, LONG_AGO, UN
 from integration.authority.listing import DeadFilters
 from integration.authority.values import OwnerKind
 from integration.storage.db import Row
+from integration.storage.sql import dead_counts as counts
 from integration.storage.sql import dead_letters as sql
 from integration.storage.statements import Statement
 
 _COUNTS: Final[dict[tuple[bool, bool, bool], Statement]] = {
     # Narrowed by a filter, with WorkItems, in one namespace.
-    (True, True, False): sql.COUNT_DEAD,
-    (True, True, True): sql.COUNT_DEAD_IN_NAMESPACE,
-    (True, False, False): sql.COUNT_EVENT_DEAD,
-    (True, False, True): sql.COUNT_EVENT_DEAD_IN_NAMESPACE,
-    (False, True, False): sql.COUNT_ALL_DEAD,
-    (False, True, True): sql.COUNT_ALL_DEAD_IN_NAMESPACE,
-    (False, False, False): sql.COUNT_ALL_EVENT_DEAD,
-    (False, False, True): sql.COUNT_ALL_EVENT_DEAD_IN_NAMESPACE,
+    (True, True, False): counts.COUNT_DEAD,
+    (True, True, True): counts.COUNT_DEAD_IN_NAMESPACE,
+    (True, False, False): counts.COUNT_EVENT_DEAD,
+    (True, False, True): counts.COUNT_EVENT_DEAD_IN_NAMESPACE,
+    (False, True, False): counts.COUNT_ALL_DEAD,
+    (False, True, True): counts.COUNT_ALL_DEAD_IN_NAMESPACE,
+    (False, False, False): counts.COUNT_ALL_EVENT_DEAD,
+    (False, False, True): counts.COUNT_ALL_EVENT_DEAD_IN_NAMESPACE,
 }
 #: The same where a provider narrows, by namespace.
 _COUNTS_OF_PROVIDER: Final[dict[bool, Statement]] = {
-    False: sql.COUNT_DEAD_OF_PROVIDER,
-    True: sql.COUNT_DEAD_OF_PROVIDER_IN_NAMESPACE,
+    False: counts.COUNT_DEAD_OF_PROVIDER,
+    True: counts.COUNT_DEAD_OF_PROVIDER_IN_NAMESPACE,
 }
 COUNTS_UNDATED: Final[dict[tuple[bool, bool], Statement]] = {
-    (True, False): sql.COUNT_UNDATED,
-    (True, True): sql.COUNT_UNDATED_IN_NAMESPACE,
-    (False, False): sql.COUNT_EVENT_UNDATED,
-    (False, True): sql.COUNT_EVENT_UNDATED_IN_NAMESPACE,
+    (True, False): counts.COUNT_UNDATED,
+    (True, True): counts.COUNT_UNDATED_IN_NAMESPACE,
+    (False, False): counts.COUNT_EVENT_UNDATED,
+    (False, True): counts.COUNT_EVENT_UNDATED_IN_NAMESPACE,
 }
 #: With WorkItems, in one namespace, towards older rows.
 _LISTS: Final[dict[tuple[bool, bool, bool], Statement]] = {

@@ -294,7 +294,7 @@ def test_a_search_that_stops_at_its_bound_says_how_far_and_goes_on(monkeypatch: 
 
 
 def test_a_list__does_not_select_what_operators_may_not_see():
-    from integration.storage.sql import dead_letters, replay_facts
+    from integration.storage.sql import dead_counts, dead_letters, replay_facts
     from integration.storage.statements import Statement
 
     hidden = (
@@ -310,7 +310,7 @@ def test_a_list__does_not_select_what_operators_may_not_see():
     )
     statements = [
         value
-        for module in (dead_letters, replay_facts)
+        for module in (dead_counts, dead_letters, replay_facts)
         for value in vars(module).values()
         if isinstance(value, Statement)
     ]
