@@ -19,11 +19,6 @@ REASON_MAX = 500
 class Filter(forms.Form):
     """A list's filter: every field optional, everything chosen shown as a chip."""
 
-    @property
-    def is_blank(self) -> bool:
-        """Whether nothing at all was sent in any field, blanks included."""
-        return not any(self.data.get(name) for name in self.fields)
-
     def chosen(self) -> Iterator[tuple[str, str, str]]:
         """Yield (name, label, shown value) for every field that narrows the list."""
         for name, field in self.fields.items():
