@@ -153,11 +153,12 @@ class Shadow:
         return item
 
     def _cover(self, kind: str, lane: str | None, target: str, ordinals: list[int]) -> None:
-        """Only a generation that was never claimed grows; otherwise the inputs wait in one behind it."""
+        """Only a generation that was never claimed grows; otherwise the inputs wait in one behind it.
+
+        One that others were queued behind, be they over, does not grow either: it would run over their intervals.
+        """
         pack, last = len(self.next_ordinals) - 1, ordinals[-1]
-        newest = max(
-            (item for item in self.live() if item.key == (pack, kind, lane)), key=lambda i: i.end, default=None
-        )
+        newest = max((item for item in self.items if item.key == (pack, kind, lane)), key=lambda i: i.end, default=None)
         for ordinal in ordinals[:-1]:
             self.facts[pack, ordinal].status = "skipped"
         if newest is not None and newest.state == "pending" and newest.attempt == 0:
