@@ -1,0 +1,1 @@
+"""Admission fences: armed, overridden and lifted."""

@@ -1,0 +1,1 @@
+"""The one checkpoint of a pack incarnation that ends the old projection protocol."""
