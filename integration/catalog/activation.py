@@ -169,35 +169,35 @@ def _write_greenfield_receipt(pack: LockedPack, document: PackDocument, actor: A
             "written_by": actor.name,
         },
     )
+    now = read_now(tx)
+    values = {
+        "receipt_id": new_id(),
+        "pack_install_id": pack.pack_install_id,
+        "direction": "forward",
+        "owner_generation": 1,
+        "previous_receipt_id": None,
+        "written_by": actor.name,
+    }
+    # What a receipt says of itself is what `integration.cutover.receipts`, which stands above, verifies.
     proof = canonical_json(
         {
+            **values,
             "kind": "greenfield_activation",
-            "pack_install_id": pack.pack_install_id,
             "namespace": document.binding.namespace,
             "catalog_digest": pack.row["CatalogDigest"],
             "owner": "work_item",
-            "owner_generation": 1,
             "protocol_version": PROTOCOL_VERSION,
             "legacy_max_ordinal": 0,
             "counts": {"events": 0, "event_claims": 0, "event_leases": 0, "work_items": 0},
-            "counted_at": read_now(tx).isoformat(),
+            "previous_proof_digest": None,
+            "written_at": f"{now:%Y-%m-%dT%H:%M:%S.%fZ}",
         }
     )
-    receipt_id = new_id()
     tx.execute(
         cutovers.INSERT_CUTOVER_RECEIPT,
-        {
-            "receipt_id": receipt_id,
-            "pack_install_id": pack.pack_install_id,
-            "direction": "forward",
-            "owner_generation": 1,
-            "proof": proof,
-            "proof_digest": digest_text(proof),
-            "previous_receipt_id": None,
-            "written_by": actor.name,
-        },
+        {**values, "proof": proof, "proof_digest": digest_text(proof), "written_at": now},
     )
-    return receipt_id
+    return str(values["receipt_id"])
 
 
 def _next_revision(tx: Tx) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -163,6 +164,7 @@ def cut_back(folder: Path, *, removed: str = "") -> int:
                 "proof": "{}",
                 "proof_digest": digest_text("{}"),
                 "previous_receipt_id": newest["ReceiptId"],
+                "written_at": datetime.now(UTC),
                 "written_by": "tests",
             },
         )
