@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 
-from integration.authority.requests import check_reason
+from integration.audit.policy import check_reason
 from integration.errors import InvalidInput
 from integration.states import ExecutionClass, WorkType
 

@@ -1,15 +1,20 @@
-"""What an audit entry is and how its digest is made. Pure."""
+"""What an audit entry is, which reason it may hold, and how its digest is made. Pure."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from integration import errors
 from integration.values import Actor, canonical_json, digest_text
 
+REASON_CHARACTERS: Final = 500
+#: Line and paragraph separators, and what turns the direction of the text that follows.
+_MISLEADING: Final = frozenset("\u2028\u2029\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 #: The digest that the first entry of a stream names as its predecessor.
 GENESIS_DIGEST: Final = "0" * 64
 #: What a digest covers, besides the predecessor; the order does not matter, canonical JSON sorts.
@@ -88,3 +93,44 @@ def entry_digest(row: Mapping[str, Any]) -> str:
 def _instant(at: datetime) -> str:
     aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     return aware.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def check_reason(reason: str) -> str:
+    """Return the reason without the space around it.
+
+    Args:
+        reason: What the operator wrote.
+
+    Returns:
+        1 to 500 characters, on one line.
+
+    Raises:
+        InvalidInput: It is empty, too long, or holds a character that an audit page could not show as it is.
+    """
+    text = reason.strip()
+    # Characters without a shape of their own say nothing either.
+    if all(unicodedata.category(character)[0] in "CZ" for character in text):
+        message = "A reason is required: say why in 1 to 500 characters."
+        raise errors.InvalidInput(message, field="reason", found="nothing")
+    if len(text) > REASON_CHARACTERS:
+        message = f"The reason has {len(text)} characters: shorten it to {REASON_CHARACTERS}."
+        raise errors.InvalidInput(message, field="reason", found=f"{len(text)} characters")
+    check_printable("reason", text)
+    return text
+
+
+def check_printable(field: str, text: str) -> None:
+    """Refuse a text that would not stand on one line as it is.
+
+    Args:
+        field: What it is called where it was handed in.
+        text: The text.
+
+    Raises:
+        InvalidInput: It holds a control character, or one that turns the direction of what follows.
+    """
+    for character in text:
+        if unicodedata.category(character) in {"Cc", "Cs"} or character in _MISLEADING:
+            name = f"U+{ord(character):04X}"
+            message = f"The {field} holds the control character {name}: write it on one line, in plain characters."
+            raise errors.InvalidInput(message, field=field, found=name)

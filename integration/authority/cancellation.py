@@ -12,9 +12,8 @@ from enum import StrEnum
 from typing import Final
 
 from integration import errors
-from integration.audit.policy import AuditFact, AuditOutcome
+from integration.audit.policy import AuditFact, AuditOutcome, check_reason
 from integration.audit.service import record, record_alone
-from integration.authority import requests
 from integration.authority.values import BOTH_PERMISSIONS, Ref, RefKind
 from integration.projection.handoff import end_generation
 from integration.states import TERMINAL_STATES, ExecutionOwner, WorkItemState, stored
@@ -107,7 +106,7 @@ def cancel(ref: Ref, *, actor: Actor, reason: str, using: str = "default") -> Ca
     Locks: PACK, EVENT, WORK_ITEM.
     Rule: K-08.
     """
-    text = requests.check_reason(reason)
+    text = check_reason(reason)
     found: Row | None = None
     try:
         _demand_permissions(actor)

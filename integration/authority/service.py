@@ -11,6 +11,7 @@ from typing import Final
 from django.db import DataError, IntegrityError
 
 from integration import errors
+from integration.audit.policy import check_reason
 from integration.audit.service import record_alone
 from integration.authority import gather, locked, making, policy, requests
 from integration.authority.facts import Facts
@@ -111,7 +112,7 @@ def replay(
     request = Request(
         ref=ref,
         actor=actor,
-        reason=requests.check_reason(reason),
+        reason=check_reason(reason),
         route=route,
         request_digest=requests.digest_request(actor, idempotency_key),
         child_work_id=new_id(),

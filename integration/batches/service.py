@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 from integration import errors
-from integration.audit.policy import AuditFact, AuditOutcome
+from integration.audit.policy import AuditFact, AuditOutcome, check_reason
 from integration.audit.service import record_alone, record_in, run_recording
 from integration.authority import requests
 from integration.authority.values import BOTH_PERMISSIONS
@@ -67,7 +67,7 @@ def create(
     Locks: none.
     """
     _demand(actor)
-    reason = requests.check_reason(reason)
+    reason = check_reason(reason)
     _check_range("canary", canary, 0, LARGEST)
     _check_range("halt_after", halt_after, 1, 1_000)
     _check_range("per_minute", per_minute, 0, 60_000)
@@ -150,7 +150,7 @@ _STATEMENTS: Final = {"continued": sql.CONTINUE_BATCH, "cancelled": sql.CANCEL_B
 
 def _move(verb: str, batch_id: str, to: BatchState, *, actor: Actor, reason: str, using: str) -> Batch:
     _demand(actor)
-    reason = requests.check_reason(reason) if reason.strip() else ""
+    reason = check_reason(reason) if reason.strip() else ""
     before = get_batch(batch_id, using=using)
     fact = _fact(verb, batch_id, actor, reason=reason, facts={"was": before.state.value, "left": before.totals.left})
 

@@ -8,7 +8,6 @@ from typing import Any
 from django.contrib.auth import get_user_model
 
 from integration import errors
-from integration.authority.values import REPLAY_PERMISSION, VIEW_PERMISSION
 from integration.values import Actor
 
 
@@ -34,5 +33,6 @@ def find_operator(name: str) -> Actor:
     if user is None:
         message = "There is no operator of this name."
         raise errors.NotAllowed(message)
-    held = frozenset(key for key in (VIEW_PERMISSION, REPLAY_PERMISSION) if user.has_perm(key))
-    return Actor(user_id=user.pk, name=user.get_username(), via="command", permissions=held)
+    return Actor(
+        user_id=user.pk, name=user.get_username(), via="command", permissions=frozenset(user.get_all_permissions())
+    )

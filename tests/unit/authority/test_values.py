@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integration import errors
+from integration.audit.policy import check_reason
 from integration.authority import policy, requests
 from integration.authority.cursors import Cursor, Place
 from integration.authority.facts import Facts
@@ -57,13 +58,13 @@ def test_cursor__refuses_what_it_did_not_make(text: str):
 
 @given(st.text(alphabet=st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=500))
 def test_reason__that_is_printable_stays_as_it_is(text: str):
-    assert requests.check_reason(text) == text
+    assert check_reason(text) == text
 
 
 @given(st.characters(categories=["Cc", "Cs"]), st.text(alphabet="abc ", max_size=20))
 def test_reason__with_a_control_character_inside_is_refused(character: str, text: str):
     with pytest.raises(errors.InvalidInput) as caught:
-        requests.check_reason(f"a{text}{character}{text}b")
+        check_reason(f"a{text}{character}{text}b")
     assert caught.value.data_fields["found"] == f"U+{ord(character):04X}"
 
 
