@@ -153,6 +153,21 @@ def lock_process(tx: Tx, process_id: str) -> LockedProcess:
     return LockedProcess(_tx=tx, row=row)
 
 
+def lock_processes(pack: LockedPack, process_ids: Sequence[str]) -> list[LockedProcess]:
+    """Lock claim-capable processes' rows by id, sorted, in one statement; missing ones are left out.
+
+    It waits for every claim that is in flight under one of them.
+
+    Args:
+        pack: The locked incarnation: while it is held nobody registers for it.
+        process_ids: At least one.
+
+    Locks: PROCESS, under the pack.
+    """
+    rows = pack.tx.fetch_all(processes.LOCK_PROCESSES, {"process_ids": tuple(sorted(set(process_ids)))})
+    return [LockedProcess(_tx=pack.tx, row=row) for row in rows]
+
+
 def lock_receipts(pack: LockedPack, receipt_ids: Sequence[ReceiptId] | Sequence[str]) -> list[LockedReceipt]:
     """Lock receipts by id, sorted, in one statement; missing ones are left out.
 

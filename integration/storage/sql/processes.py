@@ -7,7 +7,7 @@ from integration.storage.statements import LockRank, Returns, Statement
 LOCK_PROCESS = Statement(
     name="LOCK_PROCESS",
     text="""
-    SELECT ProcessId, Kind, PackInstallId, ObservedReceiptId, StoppedAt, EvictedAt
+    SELECT ProcessId, Kind, PackInstallId, ObservedReceiptId, BridgeCompatible, StoppedAt, EvictedAt
       FROM _System_ConnectorClaimProcess
      WHERE ProcessId = %(process_id)s
        FOR UPDATE
@@ -66,6 +66,43 @@ FIND_PROCESS = Statement(
     name="FIND_PROCESS",
     text="SELECT ProcessId FROM _System_ConnectorClaimProcess WHERE ProcessId = %(process_id)s",
     returns=Returns.ROW,
+)
+
+# Under the pack's lock nobody registers for the pack. Read whole, once a cutover: a proof names those that ended, too.
+LIST_CLAIMERS_OF_PACK = Statement(
+    name="LIST_CLAIMERS_OF_PACK",
+    text="""
+    SELECT ProcessId, Kind, BuildVersion, ObservedReceiptId, StartedAt, StoppedAt, EvictedAt, EvictedBy
+      FROM _System_ConnectorClaimProcess
+     WHERE PackInstallId = %(pack_install_id)s
+     ORDER BY ProcessId
+    """,
+    returns=Returns.ROWS,
+)
+
+# Waits for the claims in flight: each holds its own process's row.
+LOCK_PROCESSES = Statement(
+    name="LOCK_PROCESSES",
+    text="""
+    SELECT ProcessId, Kind, BuildVersion, PackInstallId, ObservedReceiptId, StartedAt, StoppedAt, EvictedAt, EvictedBy
+      FROM _System_ConnectorClaimProcess
+     WHERE ProcessId IN %(process_ids)s
+     ORDER BY ProcessId
+       FOR UPDATE
+    """,
+    returns=Returns.ROWS,
+    locks=(LockRank.PROCESS,),
+)
+
+EVICT_PROCESSES = Statement(
+    name="EVICT_PROCESSES",
+    text="""
+    UPDATE _System_ConnectorClaimProcess
+       SET EvictedAt = UTC_TIMESTAMP(6), EvictedBy = %(evicted_by)s
+     WHERE ProcessId IN %(process_ids)s AND StoppedAt IS NULL AND EvictedAt IS NULL
+    """,
+    returns=Returns.COUNT,
+    holds=LockRank.PROCESS,
 )
 
 # Only to spread candidates over the live claimers; it decides nothing. Roles name the families that a claimer serves.
