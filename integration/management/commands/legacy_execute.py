@@ -6,7 +6,6 @@ import json
 import signal
 import sys
 from argparse import ArgumentParser
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from django.db import InterfaceError, OperationalError
 from integration import errors
 from integration.legacy.executor import Executor, Options, Report
 from integration.legacy.lease import LEASE_SECONDS
+from integration.management.builds import build_version
 from integration.management.operators import check_text
 
 
@@ -79,7 +79,7 @@ class Command(BaseCommand):
                 pack_install_id=_pack_id(options["pack_install_id"]),
                 lease_seconds=options["lease_seconds"],
                 until_idle=options["until_idle"],
-                build_version=_build_version(),
+                build_version=build_version(),
             )
         )
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -97,10 +97,3 @@ def _pack_id(text: str) -> str:
     except ValueError:
         message = "--pack-install-id is the id of a pack incarnation."
         raise errors.InvalidInput(message) from None
-
-
-def _build_version() -> str:
-    try:
-        return version("lockhouse")
-    except PackageNotFoundError:
-        return "unreleased"
