@@ -72,9 +72,15 @@ def event_row(context: AdmissionContext, receipt: LockedReceipt, event: DerivedE
     }
 
 
-def work_item_row(context: AdmissionContext, event: DerivedEvent, stored: Row) -> Row:
-    """Return the parameters of INSERT_WORK_ITEMS for the work of one Event."""
-    route, pack = event.route, context.pack
+def work_item_row(context: AdmissionContext, route: RouteDefinition, stored: Row) -> Row:
+    """Return the parameters of INSERT_WORK_ITEMS for the work of one Event.
+
+    Args:
+        context: What holds for the admission.
+        route: The route that takes the Event.
+        stored: The Event, by the parameters of INSERT_EVENTS.
+    """
+    pack = context.pack
     shared: dict[str, Any] = {
         name: stored[name]
         for name in (

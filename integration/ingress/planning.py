@@ -220,7 +220,7 @@ def _give_ordinals(
         if item.projection_key is not None:
             groups[item.projection_key].append((item.event, row))
         else:
-            plan.work_items.append(work_item_row(context, item.event, row))
+            plan.work_items.append(work_item_row(context, item.event.route, row))
     for key, inputs in groups.items():
         event, row = inputs[-1]
-        plan.ranges.add(placements[key], [row for _, row in inputs], work_item_row(context, event, row))
+        plan.ranges.add(placements[key], [row for _, row in inputs], work_item_row(context, event.route, row))
