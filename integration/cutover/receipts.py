@@ -125,11 +125,12 @@ def append(
     clock = tx.fetch_one(READ_DATABASE_TIME)
     if clock is None:
         raise errors.InvariantBroken
+    generation = 1 if previous is None else int(previous["OwnerGeneration"]) + 1
     values = {
         "receipt_id": receipt_id,
         "pack_install_id": pack.pack_install_id,
         "direction": direction.value,
-        "owner_generation": 1 if previous is None else int(previous["OwnerGeneration"]) + 1,
+        "owner_generation": generation,
         "previous_receipt_id": None if previous is None else previous["ReceiptId"],
         "written_by": actor.name,
     }
@@ -150,7 +151,7 @@ def append(
         receipt_id=receipt_id,
         pack_install_id=pack.pack_install_id,
         direction=direction,
-        owner_generation=int(values["owner_generation"]),
+        owner_generation=generation,
         proof=proof,
         proof_digest=digest,
     )

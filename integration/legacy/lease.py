@@ -11,10 +11,12 @@ from django.db import IntegrityError
 
 from integration import errors
 from integration.storage import db
+from integration.storage.db import Tx
 from integration.storage.locks import LockedProcess, lock_scheduler_lease
 from integration.storage.sql import scheduler_leases as sql
+from integration.work.process import ClaimFenced
 
-LEASE_NAME: Final = "event_executor"
+LEASE_NAME: Final = sql.EVENT_EXECUTOR
 LEASE_SECONDS: Final = 60
 #: Database servers' clocks may differ by this much.
 SLACK_SECONDS: Final = 5
@@ -112,6 +114,20 @@ def acquire(
         "epoch": epoch,
     }
     return lease if db.execute_alone(sql.ACQUIRE_SCHEDULER_LEASE, params) == 1 else None
+
+
+def refuse_seized(tx: Tx, pack_install_id: str) -> None:
+    """Refuse a pack of which a cutover has stopped the claims; the pack's lock makes the answer hold.
+
+    Raises:
+        ClaimFenced: A cutover has the scheduler lease, until it has written its receipt or is abandoned.
+
+    Rule: C-01.
+    """
+    found = tx.fetch_one(sql.FIND_SCHEDULER_LEASE, {"pack_install_id": pack_install_id, "lease_name": LEASE_NAME})
+    if found is not None and found["LeaseOwner"] == sql.SEIZED:
+        message = "A cutover of this pack is under way: its Events are not executed."
+        raise ClaimFenced(message, pack_install_id=pack_install_id)
 
 
 def demand(process: LockedProcess, lease: SchedulerLease) -> None:

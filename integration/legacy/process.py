@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 
+from integration.legacy.lease import refuse_seized
 from integration.storage import db
 from integration.storage.db import Reader, Row, Tx
 from integration.storage.locks import LockedProcess, lock_pack, lock_process
@@ -56,7 +57,8 @@ def register_executor(pack_install_id: str, *, build_version: str) -> EventProce
 
     Raises:
         PackNotFound: There is no such incarnation.
-        ClaimFenced: The pack's newest cutover receipt is a forward one: its Events are executed by WorkItems.
+        ClaimFenced: The pack's newest cutover receipt is a forward one: its Events are executed by WorkItems. Or a
+            cutover is under way.
 
     Locks: PACK.
     """
@@ -66,6 +68,7 @@ def register_executor(pack_install_id: str, *, build_version: str) -> EventProce
         lock_pack(tx, pack_install_id)
         receipt = _newest_receipt(tx, pack_install_id)
         refuse_forward(receipt, pack_install_id)
+        refuse_seized(tx, pack_install_id)
         process = EventProcess(
             process_id=process_id,
             pack_install_id=pack_install_id,

@@ -13,6 +13,7 @@ from typing import TypeVar
 from integration import errors
 from integration.storage.db import Row, Tx
 from integration.storage.sql import (
+    cutovers,
     events,
     legacy,
     namespaces,
@@ -208,6 +209,17 @@ def lock_selected_events(pack: LockedPack, event_ids: Sequence[str]) -> list[Loc
     Locks: EVENT, under the pack.
     """
     rows = pack.tx.fetch_all(projections.LOCK_SELECTED_EVENTS, {"event_ids": tuple(sorted(set(event_ids)))})
+    return [LockedEvent(_tx=pack.tx, row=row) for row in rows]
+
+
+def lock_events_without_work(pack: LockedPack, event_ids: Sequence[str]) -> list[LockedEvent]:
+    """Lock the Events that a cutover gives WorkItems, without their payloads.
+
+    Sorted by id, in one statement; missing ones are left out.
+
+    Locks: EVENT, under the pack.
+    """
+    rows = pack.tx.fetch_all(cutovers.LOCK_EVENTS_WITHOUT_WORK, {"event_ids": tuple(sorted(set(event_ids)))})
     return [LockedEvent(_tx=pack.tx, row=row) for row in rows]
 
 

@@ -6,7 +6,7 @@ holds its lock, which every claim of it holds as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -77,6 +77,11 @@ class Claimer:
             evicted_by=row["EvictedBy"],
         )
 
+    @property
+    def is_executor(self) -> bool:
+        """Whether it claims Events, or something that this build does not know."""
+        return self.kind != Kind.WORK_ITEM
+
     def as_proof(self) -> dict[str, Any]:
         """Return what a receipt says of it: JSON values."""
         return {
@@ -95,13 +100,13 @@ def list_claimers(reader: Reader, pack_install_id: str) -> tuple[Claimer, ...]:
     return tuple(Claimer.from_row(row) for row in rows)
 
 
-def evict_claimers(pack: LockedPack, *, kinds: Collection[Kind], actor: Actor) -> tuple[Claimer, ...]:
+def evict_claimers(pack: LockedPack, *, actor: Actor, kinds: Collection[str] | None = None) -> tuple[Claimer, ...]:
     """Take the right to claim from every process of a pack that still has it; wait for the claims in flight.
 
     Args:
         pack: The locked incarnation: nobody registers for it until the transaction ends.
-        kinds: Which processes.
         actor: Who evicts them.
+        kinds: Which processes; all of them, those of kinds that this build does not know too, when none is named.
 
     Returns:
         All claimers of these kinds; each has ended, and the rows of those that had not are locked.
@@ -113,13 +118,15 @@ def evict_claimers(pack: LockedPack, *, kinds: Collection[Kind], actor: Actor) -
     Rule: C-01, C-12.
     """
     tx = pack.tx
-    running = [
-        claimer.process_id
-        for claimer in list_claimers(tx, pack.pack_install_id)
-        if claimer.kind in kinds and claimer.ended is None
-    ]
-    if running:
-        lock_processes(pack, running)
-        failpoint("cutover.before_evict")
-        tx.execute(processes.EVICT_PROCESSES, {"process_ids": tuple(running), "evicted_by": actor.name})
-    return tuple(claimer for claimer in list_claimers(tx, pack.pack_install_id) if claimer.kind in kinds)
+    found = _of_kinds(list_claimers(tx, pack.pack_install_id), kinds)
+    running = [claimer.process_id for claimer in found if claimer.ended is None]
+    if not running:
+        return found
+    lock_processes(pack, running)
+    failpoint("cutover.before_evict")
+    tx.execute(processes.EVICT_PROCESSES, {"process_ids": tuple(running), "evicted_by": actor.name})
+    return _of_kinds(list_claimers(tx, pack.pack_install_id), kinds)
+
+
+def _of_kinds(claimers: Iterable[Claimer], kinds: Collection[str] | None) -> tuple[Claimer, ...]:
+    return tuple(claimer for claimer in claimers if kinds is None or claimer.kind in kinds)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from integration.storage.statements import LockRank, Returns, Statement
+
+#: The lease under which a pack's Events are executed.
+EVENT_EXECUTOR: Final = "event_executor"
+#: The owner of the leases that a cutover has seized, whichever process runs it.
+SEIZED: Final = "inbound_cutover"
 
 FIND_SCHEDULER_LEASE = Statement(
     name="FIND_SCHEDULER_LEASE",
     text="""
-    SELECT LeaseToken, OwnershipEpoch
+    SELECT LeaseOwner, LeaseToken, OwnershipEpoch
       FROM _System_ConnectorSchedulerLease
      WHERE PackInstallId = %(pack_install_id)s AND LeaseName = %(lease_name)s
     """,
@@ -73,5 +80,42 @@ LOCK_SCHEDULER_LEASE = Statement(
        FOR UPDATE
     """,
     returns=Returns.ROW,
+    locks=(LockRank.LEAF,),
+)
+
+LIST_SCHEDULER_LEASES = Statement(
+    name="LIST_SCHEDULER_LEASES",
+    text="""
+    SELECT LeaseName, LeaseOwner, LeaseToken IS NOT NULL AS IsHeld
+      FROM _System_ConnectorSchedulerLease
+     WHERE PackInstallId = %(pack_install_id)s
+     ORDER BY LeaseName
+    """,
+    returns=Returns.ROWS,
+)
+
+# From whoever holds them, for longer than anybody waits: no claim that demands a lease is made until it is given back.
+# It waits for a claim that has looked at the lease already.
+SEIZE_SCHEDULER_LEASES = Statement(
+    name="SEIZE_SCHEDULER_LEASES",
+    text="""
+    UPDATE _System_ConnectorSchedulerLease
+       SET LeaseOwner = %(seized)s, LeaseToken = %(lease_token)s,
+           LeaseUntil = UTC_TIMESTAMP(6) + INTERVAL 100 YEAR,
+           OwnershipEpoch = OwnershipEpoch + 1, UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE PackInstallId = %(pack_install_id)s AND COALESCE(LeaseOwner, '') <> %(seized)s
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.LEAF,),
+)
+
+GIVE_SCHEDULER_LEASES_BACK = Statement(
+    name="GIVE_SCHEDULER_LEASES_BACK",
+    text="""
+    UPDATE _System_ConnectorSchedulerLease
+       SET LeaseOwner = NULL, LeaseToken = NULL, LeaseUntil = NULL, UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE PackInstallId = %(pack_install_id)s AND LeaseOwner = %(seized)s
+    """,
+    returns=Returns.COUNT,
     locks=(LockRank.LEAF,),
 )

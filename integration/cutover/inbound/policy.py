@@ -1,0 +1,261 @@
+"""What stands in the way of handing a pack's work to WorkItems; the same rules for cutover and status. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from integration.states import PackStatus
+
+
+class Remedy(StrEnum):
+    """Who takes an obstacle away."""
+
+    #: The cutover itself, as it runs.
+    FORWARD = "forward"
+    #: Time: what runs ends, while the cutover waits.
+    DRAIN = "drain"
+    #: A person, before the cutover is started.
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What was read of a pack; each number counts what must be zero before its work may change hands.
+
+    Attributes:
+        pack_status: Of the incarnation.
+        missing_schema: Declared tables, columns and keys that the database does not have.
+        receipt_faults: What the receipts before have wrong.
+        is_attested: The operator said that no unregistered process can claim.
+        is_stopped: The scheduler leases are seized: no Event is claimed.
+        executors: Registered processes that may claim Events.
+        workers: Registered processes that may claim WorkItems under an earlier receipt.
+        events_processing: Events that are being executed.
+        event_claims: Claim tokens on Events that have not ended.
+        events_to_materialize: Events without work whose route makes a WorkItem of each.
+        events_without_route: Events without work whose route cannot be told any more.
+        events_without_range: Events without work whose route coalesces, so that their range cannot be told.
+        ambiguous_events: Events with WorkItems under both work types.
+        mirrors_left_behind: WorkItems never claimed whose Event has ended.
+        left_behind_id: One of them.
+        work_items_processing: WorkItems that are being executed.
+        outcomes_awaited: WorkItems of a rollback whose Event has not ended.
+        outcomes_unknown: WorkItems of a rollback of which nothing can be proved.
+        outcomes_unconfirmed: Other WorkItems of a rollback whose receipt is missing, in conflict or another one.
+        unclosed_rollbacks: Rollbacks that were begun and whose WorkItems are not all reconciled.
+    """
+
+    pack_status: str
+    missing_schema: int = 0
+    receipt_faults: int = 0
+    is_attested: bool = False
+    is_stopped: bool = False
+    executors: int = 0
+    workers: int = 0
+    events_processing: int = 0
+    event_claims: int = 0
+    events_to_materialize: int = 0
+    events_without_route: int = 0
+    events_without_range: int = 0
+    ambiguous_events: int = 0
+    mirrors_left_behind: int = 0
+    left_behind_id: str | None = None
+    work_items_processing: int = 0
+    outcomes_awaited: int = 0
+    outcomes_unknown: int = 0
+    outcomes_unconfirmed: int = 0
+    unclosed_rollbacks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """One thing that stands in the way.
+
+    Attributes:
+        code: Stable.
+        count: How many rows; 1 where there is nothing to count.
+        sentence: What it is.
+        next_step: What takes it away.
+        remedy: Who does.
+    """
+
+    code: str
+    count: int
+    sentence: str
+    next_step: str
+    remedy: Remedy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    code: str
+    count: Callable[[Facts], int]
+    sentence: str
+    next_step: str
+    remedy: Remedy
+
+
+_FORWARD_DOES: Final = "`inbound_cutover forward` does it."
+_DRAINS: Final = "`inbound_cutover forward` waits for it; a lost claim is taken back when its time is over."
+
+#: In the order in which they are told: what only a person takes away first.
+RULES: Final[tuple[_Rule, ...]] = (
+    _Rule(
+        code="pack_not_active",
+        count=lambda facts: int(facts.pack_status != PackStatus.ACTIVE),
+        sentence="The incarnation is not the active one.",
+        next_step="Cut over the active incarnation; what a retired one admitted is ended by its own executor.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="schema_incomplete",
+        count=lambda facts: facts.missing_schema,
+        sentence="{count} tables, columns or keys of the claim schema are missing.",
+        next_step="Run `install_schema`.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="receipts_broken",
+        count=lambda facts: facts.receipt_faults,
+        sentence="The pack's cutover receipts are not what was written: {count} faults.",
+        next_step="`inbound_cutover verify` names them; restore the rows from a backup.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="rollback_unfinished",
+        count=lambda facts: facts.unclosed_rollbacks,
+        sentence="A rollback was begun and is not closed.",
+        next_step="Run it to its end, and reconcile what it handed over.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="legacy_outcome_awaited",
+        count=lambda facts: facts.outcomes_awaited,
+        sentence="{count} WorkItems of a rollback wait for what the Event executor does.",
+        next_step="Let the Event executor end their Events, and reconcile.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="legacy_outcome_unknown",
+        count=lambda facts: facts.outcomes_unknown,
+        sentence="Of {count} WorkItems nothing proves what the Event executor did.",
+        next_step="Their outcomes have to be proved first; nothing is executed twice in the meantime.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="legacy_outcome_unconfirmed",
+        count=lambda facts: facts.outcomes_unconfirmed,
+        sentence="{count} WorkItems of a rollback have no receipt that confirms their end.",
+        next_step="Compare the outcome receipts with their Events; a conflict is never chosen from by itself.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="events_without_route",
+        count=lambda facts: facts.events_without_route,
+        sentence="{count} Events have no work, and their route is not there any more.",
+        next_step="Let the Event executor end them, then run it again.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="events_without_range",
+        count=lambda facts: facts.events_without_range,
+        sentence="{count} Events of source projections are in no generation's range.",
+        next_step="Let the Event executor end them, then run it again.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="ambiguous_owner",
+        count=lambda facts: facts.ambiguous_events,
+        sentence="{count} Events have WorkItems under both work types.",
+        next_step="Cancel the WorkItem that must not run: `cancel WORKID`.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="mirror_left_behind",
+        count=lambda facts: facts.mirrors_left_behind,
+        sentence="{count} WorkItems were never claimed and their Event has ended; one is {left_behind_id}.",
+        next_step="Cancel them: `cancel WORKID`.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="attestation_missing",
+        count=lambda facts: int(not facts.is_attested),
+        sentence="Nothing in the database can show that no unregistered build runs.",
+        next_step="Stop them, and say so: `--attest TEXT`. The receipt carries it.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="event_claims_open",
+        count=lambda facts: int(not facts.is_stopped),
+        sentence="The Event executor may claim.",
+        next_step=_FORWARD_DOES,
+        remedy=Remedy.FORWARD,
+    ),
+    _Rule(
+        code="executors_running",
+        count=lambda facts: facts.executors,
+        sentence="{count} processes may claim Events.",
+        next_step=_FORWARD_DOES,
+        remedy=Remedy.FORWARD,
+    ),
+    _Rule(
+        code="workers_running",
+        count=lambda facts: facts.workers,
+        sentence="{count} processes may claim WorkItems under an earlier receipt.",
+        next_step=_FORWARD_DOES,
+        remedy=Remedy.FORWARD,
+    ),
+    _Rule(
+        code="events_without_work",
+        count=lambda facts: facts.events_to_materialize,
+        sentence="{count} Events have no WorkItem yet.",
+        next_step=_FORWARD_DOES,
+        remedy=Remedy.FORWARD,
+    ),
+    _Rule(
+        code="events_processing",
+        count=lambda facts: facts.events_processing,
+        sentence="{count} Events are being executed.",
+        next_step=_DRAINS,
+        remedy=Remedy.DRAIN,
+    ),
+    _Rule(
+        code="event_claims",
+        count=lambda facts: facts.event_claims,
+        sentence="{count} Events hold a claim token.",
+        next_step=_DRAINS,
+        remedy=Remedy.DRAIN,
+    ),
+    _Rule(
+        code="work_items_processing",
+        count=lambda facts: facts.work_items_processing,
+        sentence="{count} WorkItems are being executed.",
+        next_step="`inbound_cutover forward` waits for them; their own leases decide.",
+        remedy=Remedy.DRAIN,
+    ),
+)
+
+
+def find_obstacles(facts: Facts) -> tuple[Obstacle, ...]:
+    """Return what stands in the way of a forward cutover.
+
+    Args:
+        facts: What was read; for a decision, under the locks.
+
+    Returns:
+        In a fixed order; empty when the work may change hands.
+
+    Rule: C-01, C-06, C-07.
+    """
+    found = []
+    for rule in RULES:
+        count = rule.count(facts)
+        if count:
+            sentence = rule.sentence.format(count=count, left_behind_id=facts.left_behind_id)
+            found.append(
+                Obstacle(code=rule.code, count=count, sentence=sentence, next_step=rule.next_step, remedy=rule.remedy)
+            )
+    return tuple(found)
