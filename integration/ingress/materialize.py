@@ -22,10 +22,11 @@ from integration.ingress.planning import Derived, Plan, plan_events
 from integration.ingress.policy import (
     ArmedFence,
     DerivedEvent,
+    Fenced,
     QuarantineCode,
     Unmaterializable,
     derive_events,
-    find_fence,
+    is_closed,
 )
 from integration.projection.admission import Place, advance_ordinals
 from integration.states import PackStatus, ReceiptState
@@ -50,7 +51,7 @@ class MaterializedBatch:
         held: Receipts that stay: a fence stops them, their key is not in the ring, or their projection cannot take
             them yet.
         placed: Into which generations the inputs of source projections went.
-        end: Where the page ended; None when there was no page.
+        end: Where the page ended; None when there was no page, or a fence stops whatever is behind it.
     """
 
     count: int = 0
@@ -158,6 +159,8 @@ def quarantine_page(page: Page) -> MaterializedBatch:
 
     def unit(tx: Tx) -> MaterializedBatch:
         pack = lock_pack(tx, page.pack_install_id)
+        if is_closed(read_fences(tx, pack.row["Namespace"])):
+            return _held(page)
         ids = [row.row["ReceiptId"] for row in _lock_ready(pack, page)]
         plan = Plan(quarantined={QuarantineCode.EVENT_CONFLICT: ids} if ids else {})
         return _write(pack, plan, page)
@@ -170,6 +173,8 @@ def _materialize(tx: Tx, page: Page) -> MaterializedBatch:
     if pack.row["Status"] != PackStatus.ACTIVE:
         return MaterializedBatch(end=page.end)
     context = _read_context(pack)
+    if is_closed(context.fences):
+        return _held(page)
     plan = Plan()
     derived: list[Derived] = []
     for receipt in _lock_ready(pack, page):
@@ -178,17 +183,19 @@ def _materialize(tx: Tx, page: Page) -> MaterializedBatch:
             found = _open_and_derive(receipt, page, context)
         except Unmaterializable as finding:
             plan.quarantine(receipt_id, finding.code)
-        except crypto.KeyUnavailable:
+        except (crypto.KeyUnavailable, Fenced):
             plan.held += 1
         else:
-            if any(find_fence(context.fences, event.route.event_kind) for event in found):
-                plan.held += 1
-            else:
-                derived.append((receipt, found))
+            derived.append((receipt, found))
     plan_events(context, plan, derived, is_single=page.is_single)
     batch = _write(pack, plan, page)
     failpoint("materialize.before_commit")
     return batch
+
+
+def _held(page: Page) -> MaterializedBatch:
+    """Leave a page as it is, and do not go on to the next: nothing is opened that a fence stops anyhow."""
+    return MaterializedBatch(held=len(page.receipt_ids))
 
 
 def _lock_ready(pack: LockedPack, page: Page) -> list[LockedReceipt]:
@@ -242,7 +249,7 @@ def _open_and_derive(receipt: LockedReceipt, page: Page, context: AdmissionConte
         body = crypto.open_sealed(receipt.row["Body"], aad)
     except crypto.SealBroken:
         raise Unmaterializable(QuarantineCode.BODY_UNREADABLE) from None
-    return derive_events(page.webhooks[receipt.row["RouteKey"]].rule, context.live_routes, body)
+    return derive_events(page.webhooks[receipt.row["RouteKey"]].rule, context.live_routes, body, context.fences)
 
 
 def _write(pack: LockedPack, plan: Plan, page: Page) -> MaterializedBatch:

@@ -21,7 +21,7 @@ from integration.states import ExecutionClass
 EVERY_SCOPE: Final = "*"
 MAX_LANE_CHARACTERS: Final = 255
 MAX_ITEMS: Final = 1000
-_EVENT_KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
+EVENT_KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
 class QuarantineCode(StrEnum):
@@ -58,6 +58,10 @@ class Unmaterializable(Exception):
         """Keep the code; there is nothing else to say that is not the caller's text."""
         self.code = code
         super().__init__(code.value)
+
+
+class Fenced(Exception):
+    """A fence stops an event kind of a receipt, which therefore stays as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +119,16 @@ def find_fence(fences: Sequence[ArmedFence], event_kind: str) -> ArmedFence | No
     return None
 
 
+def is_closed(fences: Sequence[ArmedFence]) -> bool:
+    """Return whether a fence stops whatever kind there is: one over the namespace that lets nothing through."""
+    return any(fence.scope == EVERY_SCOPE and not fence.overrides for fence in fences)
+
+
 def derive_events(
-    webhook: WebhookRule, live_routes: Mapping[str, RouteDefinition], body: bytes
+    webhook: WebhookRule,
+    live_routes: Mapping[str, RouteDefinition],
+    body: bytes,
+    fences: Sequence[ArmedFence] = (),
 ) -> tuple[DerivedEvent, ...]:
     """Return the events that a body holds, in its order.
 
@@ -124,21 +136,27 @@ def derive_events(
         webhook: The webhook's parameters.
         live_routes: The pack's live routes by event kind.
         body: The raw body.
+        fences: The namespace's armed fences. A kind is held against them before its route and its lanes are looked
+            for: what a fence stops may still get the route that it lacks.
 
     Returns:
         At least one event.
 
     Raises:
+        Fenced: A fence stops one of them, so that all of them wait.
         Unmaterializable: One of its events cannot become work, so none of them does.
     """
     value = parse_json(body)
     try:
         if webhook.items is None:
-            return (_derive(webhook, live_routes, value, body, 0),)
+            return (_derive(webhook, live_routes, value, body, 0, fences=fences),)
         items = _search(webhook.items.value, value)
         if not isinstance(items, list) or not 0 < len(items) <= MAX_ITEMS:
             raise Unmaterializable(QuarantineCode.ITEM_COUNT)
-        return tuple(_derive(webhook, live_routes, item, _item_bytes(item), index) for index, item in enumerate(items))
+        return tuple(
+            _derive(webhook, live_routes, item, _item_bytes(item), index, fences=fences)
+            for index, item in enumerate(items)
+        )
     except RecursionError:
         raise Unmaterializable(QuarantineCode.BODY_NOT_JSON) from None
 
@@ -174,7 +192,13 @@ def _search(expression: str, value: Any) -> Any:
 
 
 def _derive(
-    webhook: WebhookRule, live_routes: Mapping[str, RouteDefinition], value: Any, payload: bytes, index: int
+    webhook: WebhookRule,
+    live_routes: Mapping[str, RouteDefinition],
+    value: Any,
+    payload: bytes,
+    index: int,
+    *,
+    fences: Sequence[ArmedFence],
 ) -> DerivedEvent:
     if not isinstance(value, dict):
         raise Unmaterializable(QuarantineCode.BODY_NOT_OBJECT)
@@ -182,8 +206,10 @@ def _derive(
     if not isinstance(found, str):
         raise Unmaterializable(QuarantineCode.EVENT_KIND_UNRESOLVED)
     kind = found if webhook.event_kinds is None else webhook.event_kinds.get(found, "")
-    if not _EVENT_KIND.fullmatch(kind):
+    if not EVENT_KIND.fullmatch(kind):
         raise Unmaterializable(QuarantineCode.EVENT_KIND_UNRESOLVED)
+    if find_fence(fences, kind) is not None:
+        raise Fenced
     route = live_routes.get(kind)
     if route is None:
         raise Unmaterializable(QuarantineCode.ROUTE_NOT_LIVE)
