@@ -1,0 +1,102 @@
+"""The terms of fences and overrides: what may be asked for, and when it is the same request again. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from integration import errors
+from integration.cutover.fences.values import Override, OverrideState
+from integration.ingress.policy import EVENT_KIND, EVERY_SCOPE
+from integration.storage.db import Row
+
+LONGEST: Final = timedelta(days=30)
+_DURATION: Final = re.compile(r"([0-9]{1,7})\s*([smhd]?)", re.ASCII)
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def check_scope(scope: str) -> str:
+    """Return a scope that a fence can have.
+
+    Args:
+        scope: `*` for every event kind, or one event kind.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    if scope != EVERY_SCOPE and not EVENT_KIND.fullmatch(scope):
+        message = "A scope is * for every event kind, or one event kind such as deal.created."
+        raise errors.InvalidInput(message, field="scope", found=f"{len(scope)} characters")
+    return scope
+
+
+def check_override_scope(fence_scope: str, scope: str) -> str:
+    """Return a scope that a fence can let through.
+
+    Args:
+        fence_scope: What the fence stops.
+        scope: `*` for all of that, or one event kind of it.
+
+    Raises:
+        InvalidInput: It is no scope, or the fence does not stop it.
+    """
+    check_scope(scope)
+    if fence_scope not in {EVERY_SCOPE, scope} and scope != EVERY_SCOPE:
+        message = f"The fence stops {fence_scope} alone: let that through, or *."
+        raise errors.InvalidInput(message, field="scope", found="another event kind")
+    return scope
+
+
+def check_duration(expires_in: timedelta | None) -> timedelta | None:
+    """Return a time that a fence or an override can last; None for without an end.
+
+    Raises:
+        InvalidInput: It is shorter than a second, longer than thirty days, or no number of seconds.
+    """
+    if expires_in is None:
+        return None
+    if not timedelta(seconds=1) <= expires_in <= LONGEST or expires_in.microseconds:
+        message = "A time to end in is 1 second to 30 days, in whole seconds; leave it out for one without an end."
+        raise errors.InvalidInput(message, field="expires_in", found=f"{expires_in.total_seconds():g} seconds")
+    return expires_in
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a time that somebody typed: `90s`, `30m`, `2h`, `1d`, or seconds.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        message = "A time to end in is a number with s, m, h or d behind it, such as 30m."
+        raise errors.InvalidInput(message, field="expires_in", found=f"{len(text)} characters")
+    return timedelta(seconds=int(found.group(1)) * _UNITS[found.group(2)])
+
+
+def find_same_fence(armed: Sequence[Row], scope: str, expires_in: timedelta | None) -> str | None:
+    """Return the armed fence that a request asks for again, if there is one.
+
+    The same terms are the same scope and the same time to end in, counted from when it was armed. Other terms make
+    a fence beside it: whoever changes an expiring fence into one without an end must not leave a gap between them.
+
+    Args:
+        armed: The namespace's armed fences.
+        scope: The scope that is asked for.
+        expires_in: The time that is asked for.
+    """
+    for row in armed:
+        duration = None if row["ExpiresAt"] is None else row["ExpiresAt"] - row["ArmedAt"]
+        if (row["Scope"], duration) == (scope, expires_in):
+            return str(row["FenceId"])
+    return None
+
+
+def find_same_override(overrides: Sequence[Override], scope: str, expires_in: timedelta | None) -> Override | None:
+    """Return the live override that a request asks for again, if there is one; as `find_same_fence`."""
+    for override in overrides:
+        if override.state is OverrideState.LIVE and (override.scope, override.duration) == (scope, expires_in):
+            return override
+    return None
