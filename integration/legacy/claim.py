@@ -13,6 +13,7 @@ from integration.failpoints import failpoint
 from integration.legacy import lease as leases
 from integration.legacy.convergence import converge, read_capabilities
 from integration.legacy.lease import SchedulerLease
+from integration.legacy.outcomes import write_outcome
 from integration.legacy.policy import HeldBack, decide_hold
 from integration.legacy.process import EventProcess, lock_executor
 from integration.legacy.routes import route_of
@@ -37,12 +38,14 @@ class EventClaim:
         mirror: Its zero-attempt WorkItem as it was read under the lock; None when it has none.
         token: The secret that makes the claim this process's; never shown.
         lease_seconds: How long the claim runs from its start or its last renewal.
+        rollback_fence_id: The fence of the rollback under which it is executed; its end leaves an outcome receipt.
     """
 
     event: Row = field(repr=False)
     mirror: Row | None = field(repr=False)
     token: str = field(repr=False)
     lease_seconds: int
+    rollback_fence_id: str | None = None
 
     @property
     def event_id(self) -> str:
@@ -98,9 +101,12 @@ def claim_event(event_id: str, process: EventProcess, lease: SchedulerLease) -> 
             return None
         mirrors: list[Mapping[str, object]] = []
         if capabilities.has_work_items:
-            mirrors = [item.row for item in lock_mirrors(event, has_ranges=capabilities.has_ranges)]
+            locked_mirrors = lock_mirrors(
+                event, has_ranges=capabilities.has_ranges, is_bridge=process.rollback_fence_id is not None
+            )
+            mirrors = [item.row for item in locked_mirrors]
         leases.demand(locked, lease)
-        held = decide_hold(mirrors)
+        held = decide_hold(mirrors, rollback_fence_id=process.rollback_fence_id)
         if held is not None:
             return held
         params = {
@@ -118,6 +124,7 @@ def claim_event(event_id: str, process: EventProcess, lease: SchedulerLease) -> 
             mirror=dict(mirrors[0]) if mirrors else None,
             token=token,
             lease_seconds=lease.seconds,
+            rollback_fence_id=process.rollback_fence_id,
         )
         last[:] = [claimed]
         failpoint("legacy_claim.before_commit")
@@ -182,6 +189,7 @@ def _reclaim(row: Row, process: EventProcess, lease: SchedulerLease, slack_secon
             return False
         if exhausted:
             converge(event, EventStatus.DEAD, capabilities)
+            write_outcome(event, EventStatus.DEAD, process.rollback_fence_id)
         leases.demand(locked, lease)
         return True
 

@@ -1,4 +1,4 @@
-"""How an Event's execution ends: by its token, and with its mirror in one transaction."""
+"""How an Event's execution ends: by its token, and with its mirror or its outcome receipt in one transaction."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from integration import errors
 from integration.failpoints import failpoint
 from integration.legacy.claim import EventClaim
 from integration.legacy.convergence import converge, read_capabilities
+from integration.legacy.outcomes import write_outcome
 from integration.legacy.policy import End, decide_end
 from integration.legacy.routes import EventRoute, route_of
 from integration.states import TERMINAL_EVENT_STATUSES, EventStatus, FailureClass
@@ -52,7 +53,7 @@ def store(claim: EventClaim, verdict: Verdict, *, chance: Callable[[], float] = 
 
 
 def conclude(claim: EventClaim, verdict: Verdict, *, chance: Callable[[], float] = random.random) -> EventStatus:
-    """End an execution: the Event by its token, then what mirrors it, then a projection's successor.
+    """End an execution: the Event by its token, then what mirrors it, then a projection's successor, then its receipt.
 
     Args:
         claim: The live claim.
@@ -68,7 +69,7 @@ def conclude(claim: EventClaim, verdict: Verdict, *, chance: Callable[[], float]
         CommitUnknown: The database did not say and could not be asked.
 
     Locks: EVENT, WORK_ITEM.
-    Rule: A-35.
+    Rule: A-35, C-05.
     """
     route = route_of(claim.event)
     end = decide_end(verdict.ended, verdict.failure, attempt=claim.attempt, max_attempts=route.retry.max_attempts)
@@ -91,6 +92,7 @@ def conclude(claim: EventClaim, verdict: Verdict, *, chance: Callable[[], float]
         failpoint("legacy_end.after_event")
         if is_terminal:
             converge(event, end.status, capabilities)
+            write_outcome(event, end.status, claim.rollback_fence_id)
         failpoint("legacy_end.before_commit")
         return end.status
 

@@ -30,14 +30,22 @@ class HeldBack(StrEnum):
     LANE = "earlier_in_lane"
 
 
-def decide_hold(mirrors: Sequence[Row]) -> HeldBack | None:
+#: In which states a WorkItem that was never claimed still waits for its Event.
+_WAITING: Final = frozenset({WorkItemState.PENDING, WorkItemState.BLOCKED})
+
+
+def decide_hold(mirrors: Sequence[Row], *, rollback_fence_id: str | None = None) -> HeldBack | None:
     """Decide whether an Event's WorkItems let the Event executor claim it.
 
     Args:
         mirrors: Its WorkItems under both work types, as LOCK_MIRRORS returns them under the lock.
+        rollback_fence_id: The fence of the rollback that gave the pack to the executor; then the rows name theirs.
 
     Returns:
-        Why not, or None: there is none, or one that was never claimed, waits and is first of its projection.
+        Why not, or None: there is none, or one that was never claimed, waits and is first of its projection, or one
+        that this very rollback handed over.
+
+    Rule: C-10.
     """
     if not mirrors:
         return None
@@ -45,13 +53,14 @@ def decide_hold(mirrors: Sequence[Row]) -> HeldBack | None:
         return HeldBack.AMBIGUOUS
     (mirror,) = mirrors
     state = stored(WorkItemState, mirror["State"])
-    if mirror["Attempt"] == 0 and mirror["LeaseToken"] is None and state is WorkItemState.BLOCKED:
-        return HeldBack.BLOCKED
-    if mirror["Attempt"] != 0 or mirror["LeaseToken"] is not None or state is not WorkItemState.PENDING:
+    if state is WorkItemState.AWAITING_LEGACY_OUTCOME and rollback_fence_id is not None:
+        return None if mirror["RollbackExecutionFenceId"] == rollback_fence_id else HeldBack.MIRROR
+    if mirror["Attempt"] != 0 or mirror["LeaseToken"] is not None or state not in _WAITING:
         return HeldBack.MIRROR
-    if mirror["ProjectionKey"] is not None and mirror["ProjectionActiveKey"] is None:
-        return HeldBack.QUEUED
-    return None
+    if state is WorkItemState.BLOCKED:
+        return HeldBack.BLOCKED
+    is_queued = mirror["ProjectionKey"] is not None and mirror["ProjectionActiveKey"] is None
+    return HeldBack.QUEUED if is_queued else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

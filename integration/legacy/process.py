@@ -1,7 +1,12 @@
-"""The executor's own process row, of the kind `event_legacy`: a cutover evicts it as it does a worker's."""
+"""The executor's own process row, of the kind `event_legacy`: a cutover evicts it as it does a worker's.
+
+Of a pack that was rolled back only a bridge-compatible process is admitted: a build that writes outcome receipts, and
+that the rollback's receipt names.
+"""
 
 from __future__ import annotations
 
+import json
 import socket
 from dataclasses import dataclass
 
@@ -9,11 +14,18 @@ from integration.legacy.lease import refuse_seized
 from integration.storage import db
 from integration.storage.db import Reader, Row, Tx
 from integration.storage.locks import LockedProcess, lock_pack, lock_process
-from integration.storage.sql import cutovers, legacy, processes
+from integration.storage.sql import cutovers, legacy, processes, rollback_fences
 from integration.values import new_id
+from integration.work.legacy_outcomes import APPROVED_BUILDS
 from integration.work.process import ClaimFenced
 
 _ROLLBACK = "rollback"
+
+
+class BridgeRefused(ClaimFenced):
+    """The rollback of this pack does not admit this build; start one that its receipt names."""
+
+    code = "bridge_refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +36,13 @@ class EventProcess:
         process_id: Its row.
         pack_install_id: The one pack whose Events it executes.
         observed_receipt_id: The rollback receipt that it found; None when the pack has no receipt.
+        rollback_fence_id: The fence that this receipt sealed; None when the pack has no receipt.
     """
 
     process_id: str
     pack_install_id: str
     observed_receipt_id: str | None
+    rollback_fence_id: str | None = None
 
     def beat(self) -> None:
         """Record that the process lives.
@@ -59,8 +73,10 @@ def register_executor(pack_install_id: str, *, build_version: str) -> EventProce
         PackNotFound: There is no such incarnation.
         ClaimFenced: The pack's newest cutover receipt is a forward one: its Events are executed by WorkItems. Or a
             cutover is under way.
+        BridgeRefused: It is a rollback's, and the rollback does not admit this build.
 
     Locks: PACK.
+    Rule: C-10.
     """
     process_id = new_id()
 
@@ -73,6 +89,7 @@ def register_executor(pack_install_id: str, *, build_version: str) -> EventProce
             process_id=process_id,
             pack_install_id=pack_install_id,
             observed_receipt_id=None if receipt is None else receipt["ReceiptId"],
+            rollback_fence_id=None if receipt is None else _find_fence(tx, receipt["ReceiptId"], build_version),
         )
         tx.execute(
             legacy.INSERT_EVENT_PROCESS,
@@ -82,6 +99,7 @@ def register_executor(pack_install_id: str, *, build_version: str) -> EventProce
                 "host": socket.gethostname()[:255],
                 "pack_install_id": pack_install_id,
                 "observed_receipt_id": process.observed_receipt_id,
+                "bridge_compatible": process.rollback_fence_id is not None,
             },
         )
         stored[:] = [process]
@@ -107,6 +125,7 @@ def lock_executor(tx: Tx, process: EventProcess) -> LockedProcess:
 
     Raises:
         ClaimFenced: It was stopped or evicted, or a cutover receipt was written since it registered.
+        BridgeRefused: The pack was rolled back, and the row is not that of a bridge-compatible process.
 
     Locks: PROCESS.
     """
@@ -118,6 +137,8 @@ def lock_executor(tx: Tx, process: EventProcess) -> LockedProcess:
     refuse_forward(receipt, process.pack_install_id)
     if (None if receipt is None else receipt["ReceiptId"]) != process.observed_receipt_id:
         raise ClaimFenced(pack_install_id=process.pack_install_id)
+    if receipt is not None and not locked.row["BridgeCompatible"]:
+        raise BridgeRefused(process_id=process.process_id)
     return locked
 
 
@@ -134,3 +155,20 @@ def refuse_forward(receipt: Row | None, pack_install_id: str) -> None:
 
 def _newest_receipt(tx: Tx, pack_install_id: str) -> Row | None:
     return tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, {"pack_install_id": pack_install_id})
+
+
+def _find_fence(tx: Tx, receipt_id: str, build_version: str) -> str:
+    """Return the fence that a rollback's receipt sealed, if the receipt names this build."""
+    row = tx.fetch_one(rollback_fences.FIND_FENCE_OF_RECEIPT, {"receipt_id": receipt_id})
+    if row is None or build_version not in _approved_builds(row["Proof"]):
+        raise BridgeRefused(build_version=build_version, receipt_id=receipt_id)
+    return str(row["FenceId"])
+
+
+def _approved_builds(proof: str) -> list[str]:
+    try:
+        document = json.loads(proof)
+    except ValueError:
+        return []
+    builds = document.get(APPROVED_BUILDS) if isinstance(document, dict) else None
+    return builds if isinstance(builds, list) else []

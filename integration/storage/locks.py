@@ -309,16 +309,19 @@ def lock_executed_event(tx: Tx, event_id: str) -> LockedEvent | None:
     return None if row is None else LockedEvent(_tx=tx, row=row)
 
 
-def lock_mirrors(event: LockedEvent, *, has_ranges: bool) -> list[LockedWorkItem]:
+def lock_mirrors(event: LockedEvent, *, has_ranges: bool, is_bridge: bool = False) -> list[LockedWorkItem]:
     """Lock an Event's WorkItems under both work types, sorted by id, as a schema of any vintage has them.
 
     Args:
         event: The Event.
         has_ranges: The table has the lower bound of a range.
+        is_bridge: The pack was rolled back, so that the table has the fence that may hold a row.
 
     Locks: WORK_ITEM, under the Event.
     """
     statement = legacy.LOCK_RANGED_MIRRORS if has_ranges else legacy.LOCK_MIRRORS
+    if is_bridge:
+        statement = legacy.LOCK_FENCED_MIRRORS
     rows = event.tx.fetch_all(statement, {"event_id": event.event_id})
     return [LockedWorkItem(_tx=event.tx, row=row) for row in rows]
 

@@ -20,7 +20,8 @@ from integration.errors import Refused
 from integration.storage import db
 from integration.storage.db import Reader, Tx
 from integration.storage.locks import LockedProcess, lock_pack, lock_process
-from integration.storage.sql import cutovers, packs, processes
+from integration.storage.probe import capabilities
+from integration.storage.sql import cutovers, packs, processes, rollback_fences
 from integration.values import new_id
 
 #: How long a pack that may not be claimed from is left alone before it is asked again.
@@ -106,7 +107,8 @@ class WorkerProcess:
             pack_install_id: The pack, or `NO_PACK` for the worker's own row.
 
         Returns:
-            The fence, or None while the pack's newest cutover receipt is missing or is not a forward one.
+            The fence, or None while the pack's newest cutover receipt is missing or is not a forward one, or a rollback
+            has stopped the pack's claims.
 
         Locks: PACK, when it registers.
         """
@@ -279,7 +281,7 @@ def _register_fence(fence: Fence, process: WorkerProcess) -> bool:
     def unit(tx: Tx) -> bool:
         lock_pack(tx, fence.pack_install_id)
         receipt = tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, {"pack_install_id": fence.pack_install_id})
-        if receipt is None or receipt["Direction"] != _FORWARD:
+        if receipt is None or receipt["Direction"] != _FORWARD or _is_rolling_back(tx, fence.pack_install_id):
             return False
         tx.execute(
             processes.INSERT_PROCESS,
@@ -299,6 +301,14 @@ def _register_fence(fence: Fence, process: WorkerProcess) -> bool:
         return True if reader.fetch_one(processes.FIND_PROCESS, {"process_id": fence.process_id}) else None
 
     return db.run(unit, name="work.register_fence", settle=settle)
+
+
+def _is_rolling_back(tx: Tx, pack_install_id: str) -> bool:
+    """Return whether a rollback has stopped the pack's claims; its receipt is written when nothing is in hand."""
+    if not capabilities().has_rollback:
+        return False
+    fence = tx.fetch_one(rollback_fences.FIND_UNCLOSED_FENCE, {"pack_install_id": pack_install_id})
+    return fence is not None and fence["State"] == rollback_fences.OPEN
 
 
 def _older_incarnations(reader: Reader) -> dict[str, tuple[str, ...]]:

@@ -1,23 +1,25 @@
-"""`manage.py inbound_cutover`: hand a pack's work to WorkItems, prove it, and say what stands in the way."""
+"""`manage.py inbound_cutover`: hand a pack's work to WorkItems or back, prove it, and say what stands in the way."""
 
 from __future__ import annotations
 
 import json
 import sys
 from argparse import ArgumentParser
-from typing import Any
+from typing import Any, Final
 
 from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError
 
 from integration import errors
-from integration.management import inbound
+from integration.management import inbound, inbound_rollback
 from integration.management.operators import check_text
 from integration.values import plain
 
+_VERBS: Final = {**inbound.VERBS, **inbound_rollback.VERBS}
+
 
 class Command(BaseCommand):
-    """Run one verb; each is a class of `integration.management.inbound`."""
+    """Run one verb; each is a class of `integration.management.inbound` or `inbound_rollback`."""
 
     help = (
         "Inbound cutover of a pack. Exit 0 done, 1 error, 2 usage, 3 refused or not what was written, 4 not found, "
@@ -27,7 +29,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the verbs and their options."""
         verbs = parser.add_subparsers(dest="verb", required=True)
-        for verb in inbound.VERBS.values():
+        for verb in _VERBS.values():
             options = verbs.add_parser(verb.name, help=verb.help)
             options.add_argument("--pack-install-id", required=True, help="The pack incarnation.")
             verb.add_arguments(options)
@@ -50,7 +52,7 @@ class Command(BaseCommand):
     def _run(self, options: dict[str, Any]) -> inbound.Answer:
         check_text(options)
         try:
-            return inbound.VERBS[options["verb"]].run(options)
+            return _VERBS[options["verb"]].run(options)
         except (OperationalError, InterfaceError):
             # Plain reads pass the driver's error on, and its text names the server and the account.
             raise errors.DatabaseUnavailable from None

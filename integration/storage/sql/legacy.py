@@ -1,7 +1,7 @@
 """Statements of the Event executor: on the Event's own executor fields, and on the zero-attempt mirror that follows it.
 
-The mirror has three shapes: none on a schema without WorkItems, one without an outcome before the additive columns,
-and the whole. The executor asks the database which it is.
+The mirror has four shapes: none on a schema without WorkItems, one without an outcome before the additive columns, the
+whole, and, of a pack that was rolled back, the whole with the fence that may hold it. The executor asks the database.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INSERT_EVENT_PROCESS = Statement(
            (ProcessId, Kind, BuildVersion, Host, PackInstallId, ObservedReceiptId, BridgeCompatible, StartedAt,
             HeartbeatAt, Roles, Concurrency)
     VALUES (%(process_id)s, 'event_legacy', %(build_version)s, %(host)s, %(pack_install_id)s, %(observed_receipt_id)s,
-            0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 'legacy', 1)
+            %(bridge_compatible)s, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 'legacy', 1)
     """,
     returns=Returns.COUNT,
     holds=LockRank.PACK,
@@ -99,8 +99,9 @@ FIND_EARLIER_EVENT_IN_LANE = Statement(
 LOCK_EVENT_OF_EXECUTOR = Statement(
     name="LOCK_EVENT_OF_EXECUTOR",
     text="""
-    SELECT EventId, OrgId, Namespace, PackInstallId, RouteId, RouteSnapshot, EventKind, SourceLane, LaneOrdinal,
-           ReceiptId, Payload, OccurredAt, ReceivedAt, ExecutionOwner, Status, RetryCount, ClaimToken, ReplayedAt
+    SELECT EventId, OrgId, Namespace, PackInstallId, RouteId, RouteSnapshot, EventKind, WorkType, SourceLane,
+           LaneOrdinal, ReceiptId, Payload, OccurredAt, ReceivedAt, ExecutionOwner, Status, RetryCount, ClaimToken,
+           ReplayedAt
       FROM _System_ConnectorEvent
      WHERE EventId = %(event_id)s
        FOR UPDATE
@@ -127,6 +128,20 @@ LOCK_RANGED_MIRRORS = Statement(
     text="""
     SELECT WorkId, WorkType, FlowName, FlowVersion, ProjectionKey, ProjectionActiveKey, State, Attempt, LeaseToken,
            InputStartOrdinal
+      FROM _System_ConnectorWorkItem FORCE INDEX (UX_WorkItem_Event)
+     WHERE EventId = %(event_id)s
+     ORDER BY WorkId
+       FOR UPDATE
+    """,
+    returns=Returns.ROWS,
+    locks=(LockRank.WORK_ITEM,),
+)
+
+LOCK_FENCED_MIRRORS = Statement(
+    name="LOCK_FENCED_MIRRORS",
+    text="""
+    SELECT WorkId, WorkType, FlowName, FlowVersion, ProjectionKey, ProjectionActiveKey, State, Attempt, LeaseToken,
+           InputStartOrdinal, RollbackExecutionFenceId
       FROM _System_ConnectorWorkItem FORCE INDEX (UX_WorkItem_Event)
      WHERE EventId = %(event_id)s
      ORDER BY WorkId

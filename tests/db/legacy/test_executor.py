@@ -359,15 +359,6 @@ def test_register__refuses_a_pack_that_was_cut_over_and_one_that_is_not_there(pa
     assert query("SELECT * FROM _System_ConnectorClaimProcess") == []
 
 
-def test_register__takes_a_pack_that_was_rolled_back(pack):
-    pack.cut_over("forward")
-    receipt = pack.cut_over("rollback")
-    assert register_executor(pack.pack_id, build_version="tests").observed_receipt_id == receipt
-    (event_id,) = pack.events()
-    pack.executor().round()
-    assert event_row(event_id)["Status"] == "processed"
-
-
 @pytest.mark.parametrize("how", ["StoppedAt", "EvictedAt", "forward", "rollback"])
 def test_claim__by_a_process_that_was_stopped_evicted_or_overtaken_by_a_receipt_changes_nothing(pack, how):
     (event_id,) = pack.events()

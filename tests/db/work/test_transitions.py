@@ -11,7 +11,14 @@ import pytest
 
 from integration.states import TERMINAL_STATES, TRANSITIONS, Maker, WorkItemState
 from integration.storage import db
-from integration.storage.sql import cancellations, dependencies, replays, work_items
+from integration.storage.sql import (
+    cancellations,
+    dependencies,
+    legacy_outcomes,
+    replays,
+    rollback_fences,
+    work_items,
+)
 from integration.storage.statements import Statement, all_statements
 from tests.support.work import change, event_row, item_row
 
@@ -20,6 +27,7 @@ pytestmark = pytest.mark.django_db
 TOKEN, EPOCH = "token-of-the-claim", 7
 FAILURE = {"failure_class": "flow_error", "failure_summary": "The flow raised an error."}
 OWN = {"lease_token": TOKEN, "epoch": EPOCH}
+FENCE = "f" * 36
 LEASE = {"process_id": "p" * 36, "lease_token": "new", "lease_seconds": 60}
 
 
@@ -123,9 +131,33 @@ CASES = {
         columns="LeaseToken = 'left', Attempt = 0, BlockedOn = 'account.created', BlockedSince = UTC_TIMESTAMP(6)",
         lacks=frozenset({"outcome", "end", "replay mark"}),
     ),
+    "fence": Case(
+        rollback_fences.FENCE_WORK_ITEMS,
+        "fence",
+        {"fence_id": FENCE},
+        columns="LeaseToken = NULL, Attempt = 1",
+    ),
+    "reconcile": Case(
+        legacy_outcomes.RECONCILE_WORK_ITEM,
+        "reconcile",
+        {
+            "fence_id": FENCE,
+            "outcome": "succeeded",
+            "receipt_version": 1,
+            "digest": "0" * 64,
+            "ended_at": datetime(2026, 1, 2, tzinfo=UTC),
+        },
+        columns=f"LeaseToken = NULL, RollbackExecutionFenceId = '{FENCE}'",
+    ),
+    "lose_outcome": Case(
+        legacy_outcomes.LOSE_LEGACY_OUTCOME,
+        "lose_outcome",
+        {"fence_id": FENCE},
+        columns=f"LeaseToken = NULL, RollbackExecutionFenceId = '{FENCE}'",
+    ),
 }
-#: Whose transitions have their statements; the others' are made when a cutover or a rollback is.
-MAKERS = {Maker.CLAIMANT, Maker.REAPER, Maker.OPERATOR, Maker.RESOLVER}
+#: Whose transitions are here; the mirror's moves follow its Event's: tests/db/legacy.
+MAKERS = set(Maker) - {Maker.EVENT_EXECUTOR}
 
 
 def test_cases__cover_every_transition_that_the_program_makes():
@@ -166,10 +198,14 @@ GUARDS = {
     "lease over, with slack": "LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND",
     "live epoch": "OwnershipEpoch = %(epoch)s",
     "live token": "LeaseToken = %(lease_token)s",
+    "its rollback fence": "RollbackExecutionFenceId = %(fence_id)s",
+    "no ambiguous attempt": None,
     "no attempts left": "Attempt >= MaxAttempts",
     "no cancellation asked for": "CancelRequestedAt IS NULL",
+    "no outcome can be proved": None,
     "no rollback fence": "RollbackExecutionFenceId IS NULL",
     "no token": "LeaseToken IS NULL",
+    "outcome receipt": None,
     "read epoch": "OwnershipEpoch = %(epoch)s",
     "same dependency": "BlockedOn = %(blocked_on)s",
 }
@@ -177,7 +213,8 @@ GUARDS = {
 WRITES = {
     "attempt + 1": "Attempt = Attempt + 1",
     "dependency": "BlockedOn = %(blocked_on)s",
-    "end": "TerminalAt = UTC_TIMESTAMP(6)",
+    # The time is the database's: of the statement, or of the Event's end.
+    "end": "TerminalAt = ",
     "epoch + 1": "OwnershipEpoch = OwnershipEpoch + 1",
     "Event owner": "e.ExecutionOwner = 'work_item'",
     "failure class": "FailureClass = ",
@@ -192,7 +229,9 @@ WRITES = {
     "no target lane key": "TargetLaneActiveKey = NULL",
     "one attempt more": "MaxAttempts = MaxAttempts + 1",
     "outcome": "Outcome = ",
+    "receipt version and digest": "LegacyOutcomeReceiptDigest = %(digest)s",
     "replay mark": "ReplayedAt = %(now)s",
+    "rollback fence": "RollbackExecutionFenceId = %(fence_id)s",
     "run after": "RunAfter = UTC_TIMESTAMP(6)",
     "since when": "BlockedSince = UTC_TIMESTAMP(6)",
     "target lane key": "TargetLaneActiveKey = SHA2(",
