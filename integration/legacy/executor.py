@@ -24,9 +24,10 @@ from integration.legacy.process import EventProcess, register_executor
 from integration.states import EventStatus
 from integration.storage import db
 from integration.storage.db import Row
-from integration.storage.sql import legacy, routes
+from integration.storage.sql import legacy, processes, routes
 from integration.work.flows import discover_flows
 from integration.work.outage import OUTAGE, Backoff, patiently
+from integration.work.process import ClaimFenced
 
 PAGE: Final = 200
 _DUE: Final = (EventStatus.FAILED, EventStatus.PENDING)
@@ -172,6 +173,7 @@ class Executor:
             LeaseLost: The scheduler lease is another's.
         """
         options = self._options
+        self._refuse_evicted()
         if self._lease is None:
             self._lease = acquire(
                 options.pack_install_id,
@@ -191,6 +193,12 @@ class Executor:
                 break
             executed += self._execute(row, lease)
         return bool(taken or executed)
+
+    def _refuse_evicted(self) -> None:
+        """End before a round that could only stand by: whoever evicted this process waits to see it end."""
+        row = db.read().fetch_one(processes.FIND_PROCESS, {"process_id": self._process.process_id})
+        if row is None or row["EvictedAt"] is not None:
+            raise ClaimFenced(process_id=self._process.process_id)
 
     def _due(self) -> Iterator[Row]:
         """Yield what is due, page by page, the pages in order of the lanes."""

@@ -64,7 +64,7 @@ MARK_PROCESSES_STOPPED = Statement(
 
 FIND_PROCESS = Statement(
     name="FIND_PROCESS",
-    text="SELECT ProcessId FROM _System_ConnectorClaimProcess WHERE ProcessId = %(process_id)s",
+    text="SELECT ProcessId, EvictedAt FROM _System_ConnectorClaimProcess WHERE ProcessId = %(process_id)s",
     returns=Returns.ROW,
 )
 

@@ -169,6 +169,15 @@ def steps_claim(event_id: str, process: Any, lease: Any) -> Any:
     return claim_event(event_id, process, lease)
 
 
+@pytest.mark.evidence("C-12")
+def test_executor__that_was_evicted_ends_instead_of_standing_by(pack):
+    executor = pack.executor()
+    assert executor.round() is False, "nothing is due"
+    inbound.forward(pack)
+    with pytest.raises(ClaimFenced):
+        executor.round()
+
+
 def test_write_receipt__locks_in_the_order_of_ranks(pack, monkeypatch):
     register_executor(pack.pack_id, build_version="v1")
     trace: list[LockRank] = []
