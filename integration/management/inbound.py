@@ -158,6 +158,8 @@ def _say_status(status: Status) -> str:
         if newest is None
         else f"{newest.direction}: receipt {newest.receipt_id}, owner generation {newest.owner_generation}"
     ]
+    if status.is_under_way:
+        lines.append("a forward cutover is under way: nobody claims until `forward` is run to its end, or `abandon`")
     lines += [f"{one.code}: {one.sentence} {one.next_step}" for one in status.obstacles]
     if status.is_forward:
         lines.append("WorkItems are executed.")

@@ -128,14 +128,14 @@ RULES: Final[tuple[_Rule, ...]] = (
         code="rollback_unfinished",
         count=lambda facts: facts.unclosed_rollbacks,
         sentence="A rollback was begun and is not closed.",
-        next_step="Run it to its end, and reconcile what it handed over.",
+        next_step="Run `inbound_cutover rollback` to its end, then `inbound_cutover reconcile`.",
         remedy=Remedy.OPERATOR,
     ),
     _Rule(
         code="legacy_outcome_awaited",
         count=lambda facts: facts.outcomes_awaited,
         sentence="{count} WorkItems of a rollback wait for what the Event executor does.",
-        next_step="Let the Event executor end their Events, and reconcile.",
+        next_step="Let the Event executor end their Events, then run `inbound_cutover reconcile`.",
         remedy=Remedy.OPERATOR,
     ),
     _Rule(

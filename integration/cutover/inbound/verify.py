@@ -88,12 +88,14 @@ class Status:
         pack_install_id: The incarnation.
         newest: Its newest receipt; None before its first cutover.
         is_forward: WorkItems are executed; nothing more is to be done.
+        is_under_way: A forward cutover has stopped the claims, and neither written its receipt nor been abandoned.
         obstacles: What stands in the way of a forward cutover; empty when it is done.
     """
 
     pack_install_id: str
     newest: Receipt | None
     is_forward: bool
+    is_under_way: bool
     obstacles: tuple[Obstacle, ...]
 
 
@@ -114,6 +116,7 @@ def read_status(pack_install_id: str) -> Status:
         pack_install_id=pack["PackInstallId"],
         newest=newest,
         is_forward=is_forward,
+        is_under_way=reads.is_stopped(db.read(), pack["PackInstallId"]),
         obstacles=() if is_forward else find_obstacles(reads.read_facts(db.read(), pack, is_attested=False)),
     )
 

@@ -7,7 +7,7 @@ import pytest
 from integration.values import new_id
 from tests.support.commands import run
 from tests.support.dlq import operator
-from tests.support.inbound import ATTESTED, command, forward, receipts_of
+from tests.support.inbound import ATTESTED, actions, command, forward, receipts_of
 from tests.support.legacy import LegacyPack
 from tests.support.work import change, query
 
@@ -70,7 +70,11 @@ def test_abandon__says_whether_there_was_anything_to_abandon(pack):
     (event_id,) = pack.events()
     pack.claim(event_id)
     assert command(pack, "forward", "--timeout", "0").code == 3
+    assert command(pack, "status").document["is_under_way"] is True
+    plain = run("inbound_cutover", "status", "--pack-install-id", pack.pack_id)
+    assert "under way" in plain.out
     assert command(pack, "abandon").document == {"abandoned": True}
+    assert command(pack, "status").document["is_under_way"] is False
 
 
 @pytest.mark.parametrize(
@@ -105,6 +109,8 @@ def test_verbs__that_change_something_need_the_permission(pack, verb):
     assert (refused.code, refused.document["error"]) == (5, "permission_denied")
     assert command(pack, verb, "--as", "stranger").code == 5
     assert query("SELECT 1 FROM _System_ConnectorSchedulerLease") == []
+    # A stranger has no account that the trail could name.
+    assert actions() == [({"forward": "moved_forward", "abandon": "abandoned"}[verb], "refused")]
 
 
 def test_forward__without_a_reason_or_an_operator_is_a_usage_error(pack):
