@@ -16,6 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from console.permissions import AUDIT, REPLAY, VIEW, keeps_accounts
+from integration.ingress.policy import EVERY_SCOPE
 
 register = template.Library()
 
@@ -34,6 +35,7 @@ BADGES: dict[str, str] = {
     "retry": "wait",
     "pending": "wait",
     "blocked": "wait",
+    "armed": "wait",
     "received": "wait",
     "awaiting_legacy_outcome": "wait",
     "processing": "run",
@@ -63,18 +65,22 @@ def relative(moment: datetime, now: datetime | None = None) -> str:
         For example `12 min ago`, `in 40 s`, `3 days ago`.
     """
     seconds = round(((now or timezone.now()) - moment) / timedelta(seconds=1))
-    ahead, size = seconds < 0, abs(seconds)
-    if size < 2:
+    if abs(seconds) < 2:
         return "just now"
+    return f"in {lasting(-seconds)}" if seconds < 0 else f"{lasting(seconds)} ago"
+
+
+@register.filter
+def lasting(seconds: float) -> str:
+    """Write how long something takes, in the one unit that tells most: `12 min`."""
+    size = round(seconds)
     if size < 2 * MINUTE:
-        words = f"{size} s"
-    elif size < 2 * HOUR:
-        words = f"{size // MINUTE} min"
-    elif size < 2 * DAY:
-        words = f"{size // HOUR} h"
-    else:
-        words = f"{size // DAY} days"
-    return f"in {words}" if ahead else f"{words} ago"
+        return f"{size} s"
+    if size < 2 * HOUR:
+        return f"{size // MINUTE} min"
+    if size < 2 * DAY:
+        return f"{size // HOUR} h"
+    return f"{size // DAY} days"
 
 
 @register.simple_tag
@@ -136,6 +142,12 @@ def short_id(value: object) -> str:
 def words(value: object) -> str:
     """Write a code as words."""
     return str(value or "").replace("_", " ")
+
+
+@register.filter
+def scope(value: str) -> str:
+    """Write what a fence stops or lets through."""
+    return "every kind" if value == EVERY_SCOPE else value
 
 
 @register.filter

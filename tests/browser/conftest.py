@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from console.models import User
@@ -45,9 +45,10 @@ def browser(django_db_setup: None) -> Iterator[Browser]:
 
 @pytest.fixture
 def operator(transactional_db: None) -> User:
-    """Make an operator who may view, replay and read the audit trail."""
+    """Make an operator who may view, replay, arm fences and read the audit trail."""
     user = User.objects.create_user("ana", password=PASSWORD)
     user.groups.add(*Group.objects.filter(name__in=["Replayer", "Auditor"]))
+    user.user_permissions.add(Permission.objects.get(codename="run_cutover"))
     return user
 
 

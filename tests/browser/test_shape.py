@@ -28,7 +28,9 @@ def _paths(installation: Installation) -> list[str]:
     long = installation.work(SourceLane=LONG[:250])
     receipt = installation.quarantined()
     installation.worker()
-    installation.fence()
+    fence = installation.fence("*")
+    override = installation.override(fence, LONG[:128])
+    installation.fence(LiftedAt=installation.now, LiftedBy="ana", Reason=LONG)
     batch = batch_of(MARIA)
     change("UPDATE console_replaybatch SET state = 'halted', halt_code = 'admission_fenced'")
     return [
@@ -48,6 +50,13 @@ def _paths(installation: Installation) -> list[str]:
         f"/work/{child}/",
         "/receipts/",
         f"/receipts/{receipt}/",
+        "/fences/",
+        "/fences/new",
+        "/fences/new?namespace=acme-sales",
+        f"/fences/{fence}/",
+        f"/fences/{fence}/lift",
+        f"/fences/{fence}/override",
+        f"/fences/overrides/{override}/lift",
         "/audit/",
         "/nowhere",
     ]

@@ -40,6 +40,14 @@ PATHS = [
     "/receipts/",
     "/receipts/?state=materialized",
     "/receipts/{receipt}/",
+    "/fences/",
+    "/fences/?cursor=~",
+    "/fences/new",
+    "/fences/new?namespace=acme-sales&expires=3600",
+    "/fences/{fence}/",
+    "/fences/{fence}/lift",
+    "/fences/{fence}/override",
+    "/fences/overrides/{override}/lift",
     "/audit/",
     "/api/v1/",
     "/api/v1/openapi.json",
@@ -75,7 +83,8 @@ def test_canaries__none_reaches_an_operator(
         "receipt": installation.quarantined("body_unreadable"),
     }
     installation.worker()
-    installation.fence()
+    refs["fence"] = installation.fence()
+    refs["override"] = installation.override(refs["fence"])
     refs["batch"] = batch_of(MARIA).id
     assert run_to_rest() == 0, "its maker has no account"
     form = client.get(f"/dlq/{refs['replayed']}/replay").content.decode()

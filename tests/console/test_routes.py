@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from django.test import Client
 from console.checks import check_every_route_declares_its_permission
 from console.models import User
 from console.permissions import ADMIN_SITE, ANONYMOUS, AUDIT, GROUPS, REPLAY, SIGNED_IN, VIEW, Route, walk_routes
+from integration.cutover.fences.service import arm_fence, grant_override
+from integration.cutover.rights import CUTOVER_PERMISSION
 from tests.support.authority import MARIA as KEEPER
-from tests.support.authority import change
+from tests.support.authority import change, rows_of
 from tests.support.batches import batch_of
 from tests.support.rows import Installation
 
+KEEPER_OF_FENCES = replace(KEEPER, permissions=frozenset({CUTOVER_PERMISSION}))
 ROUTES = [route for route in walk_routes() if route.access != ADMIN_SITE]
 GUARDED = [route for route in ROUTES if route.access != ANONYMOUS]
 
@@ -24,6 +28,11 @@ def _path(route: Route, ref: str) -> str:
     path = "/" + route.pattern
     for name in ("ref", "work_id", "receipt_id"):
         path = path.replace(f"<str:{name}>", ref)
+    if "_id>" in path and "fence" in path:
+        (row,) = rows_of("_System_ConnectorNamespace")
+        fence_id = arm_fence(row["Namespace"], "*", reason="x", actor=KEEPER_OF_FENCES).fence.fence_id
+        override = grant_override(fence_id, "*", reason="x", actor=KEEPER_OF_FENCES).override
+        path = path.replace("<str:fence_id>", fence_id).replace("<str:override_id>", override.override_id)
     if "<str:batch_id>" in path:
         path = path.replace("<str:batch_id>", batch_of(KEEPER, reason="x").id)
         change("UPDATE console_replaybatch SET state = 'waiting'")

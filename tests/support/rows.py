@@ -273,17 +273,33 @@ class Installation:
             InFlight=1,
         )
 
-    def fence(self, scope: str = "prospect.deleted") -> None:
-        """Arm an admission fence."""
-        insert(
-            "_System_ConnectorAdmissionFence",
-            FenceId=new_id(),
-            Namespace=self.namespace,
-            Scope=scope,
-            ArmedAt=self.now - timedelta(hours=3),
-            ArmedBy="ana",
-            Reason="Stage names are being renamed at the provider",
-        )
+    def fence(self, scope: str = "prospect.deleted", **over: Any) -> str:
+        """Arm an admission fence; return its id."""
+        fence_id = new_id()
+        values = {
+            "FenceId": fence_id,
+            "Namespace": self.namespace,
+            "Scope": scope,
+            "ArmedAt": self.now - timedelta(hours=3),
+            "ArmedBy": "ana",
+            "Reason": "Stage names are being renamed at the provider",
+        }
+        insert("_System_ConnectorAdmissionFence", **{**values, **over})
+        return fence_id
+
+    def override(self, fence_id: str, scope: str = "*", **over: Any) -> str:
+        """Let a scope through a fence; return the override's id."""
+        override_id = new_id()
+        values = {
+            "OverrideId": override_id,
+            "FenceId": fence_id,
+            "Scope": scope,
+            "GrantedAt": self.now - timedelta(hours=1),
+            "GrantedBy": "ana",
+            "Reason": "One customer waits for it",
+        }
+        insert("_System_ConnectorAdmissionOverride", **{**values, **over})
+        return override_id
 
 
 LIVE = frozenset({"pending", "processing", "retry", "blocked"})
