@@ -20,14 +20,15 @@ from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record
 from integration.cutover import receipts
 from integration.cutover.inbound import reads
-from integration.cutover.inbound.claimers import Claimer, Kind, evict_claimers
+from integration.cutover.inbound.claimers import Kind, evict_claimers
+from integration.cutover.inbound.forward_proof import prove
 from integration.cutover.inbound.policy import Obstacle, find_obstacles
 from integration.cutover.receipts import Direction
 from integration.failpoints import failpoint
 from integration.states import FailureClass
-from integration.storage import db, probe
+from integration.storage import db
 from integration.storage.db import Reader, Row, Tx
-from integration.storage.locks import LockedPack, lock_namespace, lock_pack
+from integration.storage.locks import lock_namespace, lock_pack
 from integration.storage.sql import cutovers, scheduler_leases
 from integration.storage.sql.scheduler_leases import EVENT_EXECUTOR, SEIZED
 from integration.values import Actor
@@ -221,8 +222,9 @@ def write_receipt(order: Order, namespace: str, history: reads.History) -> Writt
         written = find_written(tx, order)
         if written is not None:
             return written
-        claimers = _named(tx, order, evict_claimers(pack, actor=order.actor))
-        obstacles = find_obstacles(reads.read_facts(tx, pack.row, is_attested=bool(order.attestation)))
+        claimers = evict_claimers(pack, actor=order.actor)
+        found = reads.read_facts(tx, pack.row, is_attested=bool(order.attestation))
+        obstacles = find_obstacles(found)
         if obstacles:
             raise NotYet(obstacles)
         failpoint("inbound_forward.proved")
@@ -231,7 +233,11 @@ def write_receipt(order: Order, namespace: str, history: reads.History) -> Writt
             receipt_id=order.receipt_id,
             direction=Direction.FORWARD,
             kind="inbound_forward",
-            facts=_proof(order, pack, claimers, history),
+            facts={
+                "reason": order.reason,
+                "attestation": order.attestation,
+                **prove(pack, found, claimers, history),
+            },
             actor=order.actor,
         )
         _give_back(tx, order)
@@ -253,51 +259,9 @@ def write_receipt(order: Order, namespace: str, history: reads.History) -> Writt
     return written
 
 
-def _named(tx: Tx, order: Order, claimers: Sequence[Claimer]) -> list[Claimer]:
-    """Return the processes that this receipt answers for: the receipt before has named those that ended under it."""
-    newest = tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, {"pack_install_id": order.pack_install_id})
-    since = None if newest is None else newest["WrittenAt"]
-    return [one for one in claimers if since is None or one.ended_at is None or one.ended_at > since]
-
-
 def _give_back(tx: Tx, order: Order) -> bool:
     params = {"pack_install_id": order.pack_install_id, "seized": SEIZED}
     return tx.execute(scheduler_leases.GIVE_SCHEDULER_LEASES_BACK, params) > 0
-
-
-def _proof(order: Order, pack: LockedPack, claimers: Sequence[Claimer], history: reads.History) -> dict[str, Any]:
-    """Return what the locks have shown. Each zero was read, and one that were none would have been an obstacle."""
-    schema = probe.capabilities()
-    return {
-        "owner": "work_item",
-        "namespace": pack.row["Namespace"],
-        "pack": pack.row["PackName"],
-        "pack_version": pack.row["PackVersion"],
-        "incarnation": pack.row["Incarnation"],
-        "catalog_digest": pack.row["CatalogDigest"],
-        "reason": order.reason,
-        "attestation": order.attestation,
-        "counts": {
-            "events_processing": 0,
-            "event_claims": 0,
-            # Every registered process's row is locked, and so are the leases that any other would need.
-            "claim_transactions": 0,
-            "scheduler_leases": 0,
-            "claim_capable_processes": 0,
-            "work_items_processing": 0,
-            "outcomes_awaited": 0,
-            "outcomes_unknown": 0,
-        },
-        "processes": [claimer.as_proof() for claimer in claimers],
-        "schema": {
-            "engine": schema.server.engine,
-            "version": ".".join(map(str, schema.server.version)),
-            "vintage": schema.vintage,
-            "is_complete": schema.is_complete,
-        },
-        "coverage": reads.read_coverage(pack.tx, order.pack_install_id),
-        "history": {"events": history.events, "work_items": history.work_items},
-    }
 
 
 def fact(

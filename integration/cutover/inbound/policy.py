@@ -69,6 +69,11 @@ class Facts:
     outcomes_unconfirmed: int = 0
     unclosed_rollbacks: int = 0
 
+    @property
+    def events_without_work(self) -> int:
+        """How many Events wait and have no WorkItem, whatever their route says."""
+        return self.events_to_materialize + self.events_without_route + self.events_without_range
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:

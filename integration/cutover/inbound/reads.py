@@ -111,7 +111,7 @@ def read_facts(reader: Reader, pack: Row, *, is_attested: bool) -> Facts:
 
 
 def read_coverage(reader: Reader, pack_install_id: str) -> dict[str, Any]:
-    """Return who has the pack's Events that have not ended: JSON values, of a moment at which none is without work."""
+    """Return how many of the pack's Events that have not ended are whose: JSON values."""
     rows = reader.fetch_all(
         cutovers.COUNT_EVENTS_OF_PACK,
         {"pack_install_id": pack_install_id, "statuses": tuple(sorted(OPEN_STATUSES))},
@@ -119,7 +119,7 @@ def read_coverage(reader: Reader, pack_install_id: str) -> dict[str, Any]:
     owned = Counter({owner.value: 0 for owner in ExecutionOwner})
     for row in rows:
         owned[row["ExecutionOwner"]] += row["Found"]
-    return {"owned_by_work_item": owned["work_item"], "mirrored": owned["event"], "without_work_item": 0}
+    return {"owned_by_work_item": owned[ExecutionOwner.WORK_ITEM], "owned_by_event": owned[ExecutionOwner.EVENT]}
 
 
 def count_events_without_work(reader: Reader, pack_install_id: str) -> Counter[Without]:

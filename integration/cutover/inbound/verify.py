@@ -167,11 +167,10 @@ def _agreements(reader: Reader, pack: Row, rows: Sequence[Row]) -> tuple[Agreeme
     if missing:
         return tuple(found)
     facts = reads.read_facts(reader, pack, is_attested=True)
-    without = facts.events_to_materialize + facts.events_without_range + facts.events_without_route
     counts = {
         "events_processing": (facts.events_processing, "Events are executed by the Event executor"),
         "event_claims": (facts.event_claims, "Events hold a claim token"),
-        "coverage": (without, "Events that have not ended have no WorkItem"),
+        "coverage": (facts.events_without_work, "Events that have not ended have no WorkItem"),
         "owners": (facts.ambiguous_events, "Events have WorkItems under both work types"),
         "rollbacks": (facts.outcomes_awaited + facts.outcomes_unknown, "WorkItems wait for a legacy outcome"),
     }

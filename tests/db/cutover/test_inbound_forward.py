@@ -143,7 +143,12 @@ def test_receipt__binds_what_the_locks_have_shown(pack):
         (running.process_id, "event_legacy", "v2", "evicted"),
     ]
     assert proof["processes"][1]["evicted_by"] == "owner"
-    assert proof["coverage"] == {"owned_by_work_item": 0, "mirrored": 3, "without_work_item": 0}
+    assert proof["coverage"] == {
+        "owned_by_work_item": 0,
+        "owned_by_event": 3,
+        "without_work_item": 0,
+        "ambiguous": 0,
+    }
     assert proof["schema"]["is_complete"] is True
     assert proof["history"]["events"] == {"event/dead": 1, "event/pending": 3}
     assert actions() == [("claims_stopped", "done"), ("moved_forward", "done")]
