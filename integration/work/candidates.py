@@ -202,7 +202,13 @@ class CandidateQueue:
         usable = []
         for item in sorted(window, key=lambda item: item.position or 0):
             source, target = item.source_lane_name, item.target_lane_name
-            if self._process.fence_for(item.pack_install_id) is None:
+            fence = self._process.fence_for(item.pack_install_id)
+            if fence is None:
+                continue
+            if item.is_projection and not fence.may_project:
+                # Left to a build that executes the old protocol; what follows in its lane waits for it.
+                if source is not None:
+                    blocked.add(source)
                 continue
             if target is not None and item.target_lane_key in taken:
                 busy.add(target)

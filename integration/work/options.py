@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from integration.projection.gate import require_activation
 from integration.work.claim import LEASE_SECONDS
 from integration.work.families import CONNECTOR, Family
 from integration.work.reap import SLACK_SECONDS
@@ -42,6 +43,7 @@ class Options:
             sooner; the receipts that wait to be materialized it looks for less often, up to every half second.
         lease_seconds: How long a claim's lease runs; it is renewed after a third of it.
         slack_seconds: How far past its end a lease must be before it is reaped.
+        per_event_only: Claim no source projection, so that projections need not be activated.
         until_idle: Stop by itself when nothing waits, runs or is to be retried.
         build_version: Which build this is.
     """
@@ -53,8 +55,18 @@ class Options:
     poll_seconds: float = 0.05
     lease_seconds: int = LEASE_SECONDS
     slack_seconds: int = SLACK_SECONDS
+    per_event_only: bool = False
     until_idle: bool = False
     build_version: str = ""
+
+    def check_activation(self) -> None:
+        """Make sure that the source projections which it would claim may be executed.
+
+        Raises:
+            ProjectionsNotActivated: A pack's may not, or not on this schema.
+        """
+        if CLAIM in self.roles and CONNECTOR in self.families and not self.per_event_only:
+            require_activation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
 
 from integration.errors import Refused
+from integration.projection.gate import may_project
 from integration.storage import db
 from integration.storage.db import Reader, Tx
 from integration.storage.locks import LockedProcess, lock_pack, lock_process
@@ -52,11 +53,13 @@ class Fence:
         process_id: The row's id; the lease owner of what is claimed under it.
         pack_install_id: The pack; `NO_PACK` for the worker's own row, under which unfenced families are claimed.
         older_pack_install_ids: The earlier incarnations of the same pack, which come first in every lane.
+        may_project: Its source projections may be claimed; as of when the row was registered.
     """
 
     process_id: str
     pack_install_id: str
     older_pack_install_ids: tuple[str, ...] = ()
+    may_project: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +70,7 @@ class WorkerProcess:
         process_id: The id of the worker's own row.
         roles: What it does.
         concurrency: How many flows it runs at once.
+        per_event_only: It claims no source projection.
         live: The live claimers by id, as of the last time it asked, each with the families it serves; none for all.
         has_raced: A claim was lost to another since then: there may be one that this process does not know of.
     """
@@ -77,6 +81,7 @@ class WorkerProcess:
     build_version: str
     host: str
     clock: Callable[[], float] = time.monotonic
+    per_event_only: bool = False
     live: tuple[tuple[str, frozenset[str]], ...] = ()
     has_raced: bool = False
     _placed_at: float = float("-inf")
@@ -129,13 +134,15 @@ class WorkerProcess:
                     self.pack_ids()
                 older = self._packs.get(pack_install_id, ())
             fence = Fence(process_id=new_id(), pack_install_id=pack_install_id, older_pack_install_ids=older)
-            is_open = _register_fence(fence, self)
+            opened = _register_fence(fence, self)
             with self._lock:
-                if not is_open:
+                if opened is None:
                     self._closed_until[pack_install_id] = self.clock() + CLOSED_SECONDS
                     return None
-                self._fences[pack_install_id] = fence
-                return fence
+                self._fences[pack_install_id] = opened
+        if not opened.may_project:
+            log.warning("process.projections_left", pack_install_id=pack_install_id)
+        return opened
 
     def drop_fence(self, fence: Fence) -> None:
         """Forget a fence row that no longer lets this process claim; the next need registers another one."""
@@ -208,7 +215,12 @@ def _families_of(roles: str) -> frozenset[str]:
 
 
 def register_process(
-    *, roles: frozenset[str], concurrency: int, build_version: str, families: Iterable[str] = ()
+    *,
+    roles: frozenset[str],
+    concurrency: int,
+    build_version: str,
+    families: Iterable[str] = (),
+    per_event_only: bool = False,
 ) -> WorkerProcess:
     """Insert the row of a new worker.
 
@@ -217,6 +229,7 @@ def register_process(
         concurrency: How many flows it runs at once.
         build_version: Which build it is.
         families: The families that it serves; all of them when none is named.
+        per_event_only: It claims no source projection.
 
     Returns:
         The process, which registers a fence for each pack when it first needs one.
@@ -227,6 +240,7 @@ def register_process(
         concurrency=concurrency,
         build_version=build_version,
         host=socket.gethostname()[:255],
+        per_event_only=per_event_only,
     )
     db.execute_alone(
         processes.INSERT_PROCESS,
@@ -277,12 +291,17 @@ def lock_fence(tx: Tx, fence: Fence) -> LockedProcess:
     return process
 
 
-def _register_fence(fence: Fence, process: WorkerProcess) -> bool:
-    def unit(tx: Tx) -> bool:
+def _register_fence(fence: Fence, process: WorkerProcess) -> Fence | None:
+    def opened(reader: Reader) -> Fence:
+        # An activation writes the protocol with its receipt, under the lock that is held here.
+        projects = not process.per_event_only and may_project(reader, fence.pack_install_id, capabilities())
+        return replace(fence, may_project=projects)
+
+    def unit(tx: Tx) -> Fence | None:
         lock_pack(tx, fence.pack_install_id)
         receipt = tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, {"pack_install_id": fence.pack_install_id})
         if receipt is None or receipt["Direction"] != _FORWARD or _is_rolling_back(tx, fence.pack_install_id):
-            return False
+            return None
         tx.execute(
             processes.INSERT_PROCESS,
             {
@@ -295,10 +314,10 @@ def _register_fence(fence: Fence, process: WorkerProcess) -> bool:
                 "concurrency": 0,
             },
         )
-        return True
+        return opened(tx)
 
-    def settle(reader: Reader) -> bool | None:
-        return True if reader.fetch_one(processes.FIND_PROCESS, {"process_id": fence.process_id}) else None
+    def settle(reader: Reader) -> Fence | None:
+        return opened(reader) if reader.fetch_one(processes.FIND_PROCESS, {"process_id": fence.process_id}) else None
 
     return db.run(unit, name="work.register_fence", settle=settle)
 

@@ -91,6 +91,7 @@ class Supervisor:
             What was done.
 
         Raises:
+            ProjectionsNotActivated: It would claim source projections that may not be executed yet; nothing started.
             InvariantBroken: The program is wrong; the worker stopped.
         """
         options = self._options
@@ -98,6 +99,7 @@ class Supervisor:
         for family in options.families:
             execute.check_runner(family)
         at_start = partial(patiently, role="register", seconds=_START_PATIENCE_SECONDS)
+        at_start(options.check_activation)
         self._families = at_start(lambda: tuple(of_schema(family, capabilities()) for family in options.families))
         self._process = at_start(
             lambda: register_process(
@@ -105,6 +107,7 @@ class Supervisor:
                 concurrency=options.concurrency,
                 build_version=options.build_version,
                 families=[family.name for family in options.families],
+                per_event_only=options.per_event_only,
             )
         )
         # Known from the first claim on, so that processes that start together do not race.

@@ -7,7 +7,6 @@ import signal
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from django.core.checks import Tags
@@ -16,6 +15,7 @@ from prometheus_client import start_http_server
 
 from integration.batches.runner import Runner
 from integration.errors import EXIT_ERROR, IntegrationError
+from integration.management.builds import build_version
 from integration.work.families import FAMILIES, Family
 from integration.work.options import BATCHES, ROLES, Options
 from integration.work.supervisor import Supervisor
@@ -48,6 +48,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--poll-ms", type=_count, default=50, help="How often an idle worker looks, in ms (50).")
         parser.add_argument("--lease-seconds", type=_count, default=60, help="How long a claim's lease runs (60).")
+        parser.add_argument("--per-event-only", action="store_true", help="Claim no source projection.")
         parser.add_argument("--until-idle", action="store_true", help="Stop when no work waits or runs.")
         parser.add_argument("--metrics-port", type=_count, help="Serve metrics on this loopback port.")
         parser.add_argument("--json", action="store_true", help="Print the totals as JSON when it ends.")
@@ -62,8 +63,9 @@ class Command(BaseCommand):
                 drain_seconds=options["drain_timeout"],
                 poll_seconds=options["poll_ms"] / 1000,
                 lease_seconds=options["lease_seconds"],
+                per_event_only=options["per_event_only"],
                 until_idle=options["until_idle"],
-                build_version=_build_version(),
+                build_version=build_version(),
             ),
             {BATCHES: Runner(lease_seconds=options["lease_seconds"])},
         )
@@ -106,13 +108,6 @@ def _roles(text: str) -> frozenset[str]:
         message = f"one or more of {', '.join(sorted(ROLES))}"
         raise ArgumentTypeError(message)
     return roles
-
-
-def _build_version() -> str:
-    try:
-        return version("lockhouse")
-    except PackageNotFoundError:
-        return "unreleased"
 
 
 def _serve_metrics(port: int) -> None:

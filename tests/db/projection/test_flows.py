@@ -43,7 +43,9 @@ def process(pack: Pack) -> WorkerProcess:
 
 
 def route(pack: Pack, reduce: Row | None, flow: str = "tests.inputs") -> None:
-    """Give the pack's route its definition."""
+    """Give the pack's route its definition, and the protocol without which no projection is claimed."""
+    protocol = {"PackInstallId": pack.pack_id, "ProtocolVersion": 1, "LegacyMaxOrdinal": 0, "WrittenBy": "tests"}
+    insert("_System_ConnectorProjectionProtocol", [{**protocol, "WrittenAt": datetime.now(UTC)}])
     rule = {
         "event": KIND,
         "version": 1,

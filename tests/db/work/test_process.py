@@ -17,10 +17,10 @@ pytestmark = pytest.mark.django_db
 def test_beat__does_not_wait_for_a_fence_whose_pack_another_holds(process: WorkerProcess, monkeypatch, is_open: bool):
     asked, held = threading.Event(), threading.Event()
 
-    def register(fence: Fence, _: WorkerProcess) -> bool:
+    def register(fence: Fence, _: WorkerProcess) -> Fence | None:
         asked.set()
         assert held.wait(60)
-        return is_open
+        return fence if is_open else None
 
     monkeypatch.setattr(module, "_register_fence", register)
     process.pack_ids()
