@@ -182,11 +182,9 @@ def _effect(terms: FenceTerms) -> reads.Effect | None:
 
 def _about(fence: Fence) -> dict[str, Any]:
     """Return what every page of a fence shows of it."""
-    armed = reads.list_armed(fence.namespace)
-    since = armed[-1].armed_at if armed else None
     return {
         "section": "fences",
         "fence": fence,
-        "waiting": reads.read_waiting(fence.namespace, since),
+        "waiting": reads.read_waiting(fence.namespace, reads.list_armed(fence.namespace)),
         "read_at": timezone.now(),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from integration import errors
@@ -163,24 +162,19 @@ def read_status(namespace: str | None = None, *, using: str = "default") -> Stat
     if namespace is not None:
         _demand_namespace(namespace, using)
     armed = list_armed(namespace, using=using)
-    oldest: dict[str, datetime] = {fence.namespace: fence.armed_at for fence in armed}
-    return Status(
-        armed=armed,
-        waiting=tuple(
-            read_waiting(name, oldest.get(name), using=using)
-            for name in sorted({*oldest, *([] if namespace is None else [namespace])})
-        ),
-    )
+    names = {fence.namespace for fence in armed} if namespace is None else {namespace}
+    return Status(armed=armed, waiting=tuple(read_waiting(name, armed, using=using) for name in sorted(names)))
 
 
-def read_waiting(namespace: str, since: datetime | None, *, using: str = "default") -> Waiting:
+def read_waiting(namespace: str, armed: Sequence[Fence], *, using: str = "default") -> Waiting:
     """Return what waits in a namespace.
 
     Args:
         namespace: The namespace.
-        since: When its oldest armed fence was armed; None where none is.
+        armed: The fences that are armed, of this namespace and maybe of others.
         using: The database alias.
     """
+    since = min((fence.armed_at for fence in armed if fence.namespace == namespace), default=None)
     params = {"namespace": namespace, "since": since, "limit": _ENTRIES}
     row = None if since is None else db.read(using).fetch_one(sql.COUNT_FENCED_REPLAYS, params)
     return Waiting(

@@ -52,6 +52,27 @@ def admit(folder: str, until: str) -> int:
     return materialize_ready()
 
 
+def admit_late(folder: str, *, is_stale: bool) -> int:
+    """Materialize, and come to the pack's row only when arming has returned.
+
+    Args:
+        folder: Where the processes meet.
+        is_stale: The fences are read before the row is locked, which is what must not be done.
+    """
+    lock_pack, read_fences = materialize.lock_pack, materialize.read_fences
+
+    def lock_late(tx: Any, pack_install_id: str) -> Any:
+        seen = read_fences(tx, "demo")
+        (Path(folder) / "locked").touch()
+        await_file(Path(folder) / ARMED)
+        if is_stale:
+            materialize.read_fences = lambda *_: seen
+        return lock_pack(tx, pack_install_id)
+
+    materialize.lock_pack = lock_late
+    return materialize_ready()
+
+
 def replay(folder: str, until: str, ref: str) -> str:
     """Replay, and stop when every rule has let it through and nothing is written yet."""
     authority.failpoint = _hold(folder, "replay.decided", until)
@@ -128,6 +149,7 @@ def play(part: str, options: dict[str, Any]) -> Any:
 
 _PARTS: dict[str, Any] = {
     "admit": admit,
+    "admit_late": admit_late,
     "replay": replay,
     "arm": arm,
     "arm_in_the_middle": arm_in_the_middle,

@@ -55,7 +55,7 @@ def test_arm__returns_after_what_began_before_has_ended(database_url: str, tmp_p
 
 
 @pytest.mark.evidence("C-14")
-@pytest.mark.parametrize("kind", ["admit", "replay", "replay_event_only"])
+@pytest.mark.parametrize("kind", ["admit", "replay"])
 def test_arm__without_the_barrier_returns_before_what_began_before_commits(
     database_url: str, tmp_path: Path, kind: str
 ):
@@ -66,6 +66,21 @@ def test_arm__without_the_barrier_returns_before_what_began_before_commits(
     assert done in {1, "replayed"}
     assert at_return == before
     assert admitted() != before
+
+
+@pytest.mark.evidence("C-14")
+@pytest.mark.parametrize("is_stale", [False, True])
+def test_admission__that_reads_the_fences_before_its_lock_would_pass_one_that_is_armed(
+    database_url: str, tmp_path: Path, is_stale: bool
+):
+    """The other half of the barrier: what comes to the row later must look only then."""
+    webhooks.activate()
+    receive(webhooks.deal())
+    folder = str(tmp_path)
+    late = ("admit_late", {"folder": folder, "is_stale": is_stale})
+    done, at_return = play(database_url, late, ("arm", {"folder": folder, "namespace": "demo"}))
+    assert at_return == [0, 0]
+    assert (done, admitted()) == ((1, [1, 1]) if is_stale else (0, [0, 0]))
 
 
 def make_dead() -> list[str]:
