@@ -32,9 +32,10 @@ def claim_each(role: str, pack_id: str, *, guarded: bool = True) -> list[str]:
 def _events(pack_id: str, *, guarded: bool) -> list[str]:
     # The pack has a forward receipt, which this executor would refuse: the swap alone must keep the two apart.
     event_processes.refuse_forward = lambda receipt, pack_install_id: None
+    event_processes._find_fence = lambda tx, receipt_id, build_version: "of no rollback"
     if not guarded:
         legacy.CLAIM_EVENT = _unguarded(legacy.CLAIM_EVENT)
-        event_claims.decide_hold = lambda mirrors: None
+        event_claims.decide_hold = lambda mirrors, **fence: None
     process = register_executor(pack_id, build_version="tests")
     lease = acquire(pack_id, owner=process.process_id)
     assert lease is not None
