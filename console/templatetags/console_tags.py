@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from console.permissions import AUDIT, REPLAY, VIEW, keeps_accounts
+from console.permissions import AUDIT, CUTOVER, REPLAY, VIEW, keeps_accounts
 from integration.ingress.policy import EVERY_SCOPE
 
 register = template.Library()
@@ -203,6 +203,7 @@ def may(context: RequestContext) -> str:
     held = [
         *(["view"] if sees else []),
         *(["replay"] if sees and user.has_perm(REPLAY) else []),
+        *(["run cutovers"] if sees and user.has_perm(CUTOVER) else []),
         *(["read the audit"] if user.has_perm(AUDIT) else []),
         *(["keep accounts"] if keeps_accounts(user) else []),
     ]

@@ -174,8 +174,8 @@ def test_groups__keep_what_an_administrator_took_away() -> None:
         (("Replayer",), False, "may view and replay", False),
         (("Auditor",), True, "may read the audit", False),
         (("Replayer", "Auditor"), False, "may view, replay and read the audit", False),
-        (("Admin",), False, "may view, replay and read the audit", False),
-        (("Admin",), True, "may view, replay, read the audit and keep accounts", True),
+        (("Admin",), False, "may view, replay, run cutovers and read the audit", False),
+        (("Admin",), True, "may view, replay, run cutovers, read the audit and keep accounts", True),
     ],
 )
 @pytest.mark.django_db
