@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from batteries import forking
+from integration import failpoints
 from integration.cutover import receipts
 from integration.cutover.inbound import projector, rollback
 from integration.cutover.inbound.projector import Reconciled
@@ -14,19 +20,19 @@ from integration.cutover.rights import CUTOVER_PERMISSION
 from integration.storage import db
 from integration.storage.locks import LockedPack, lock_pack
 from integration.values import Actor, new_id
-from tests.support.legacy import LegacyPack
-from tests.support.work import change, insert, query
+from integration.work.legacy_outcomes import RECEIPT_VERSION, outcome_digest
+from tests.support.work import Pack, change, insert, item_row, query
 
 OWNER = Actor(user_id=None, name="ana", via="command", permissions=frozenset({CUTOVER_PERMISSION}))
 BUILD = "tests"
 FENCES, OUTCOMES = "_System_ConnectorRollbackFence", "_System_ConnectorLegacyOutcomeReceipt"
 
 
-class MovedPack(LegacyPack):
+class MovedPack(Pack):
     """A pack whose work is the WorkItems', with a live route."""
 
     def __init__(self, **values: Any) -> None:
-        super().__init__(**{"flow": "tests.end", **values})
+        super().__init__(**{"flow": "tests.end", "direction": None, **values})
         self.route()
         self.receipt_id = new_id()
         self.generation = 1
@@ -104,13 +110,31 @@ class MovedPack(LegacyPack):
         """Reconcile its rollback."""
         return projector.reconcile(self.pack_id, actor=OWNER)
 
-    def run_out(self) -> dict[str, int]:
-        """Run an executor until nothing is due; return what it stored."""
-        executor = self.executor()
-        while executor.round():
-            pass
-        executor._say_stopped()
-        return dict(executor.report().ended)
+
+def deliver_end(work_id: str, status: str = "processed") -> None:
+    """End the Event of an item that a rollback holds, and leave the receipt that its executor would."""
+    (item,) = query("SELECT * FROM _System_ConnectorWorkItem WHERE WorkId = %s", work_id)
+    key = {
+        "event_id": item["EventId"],
+        "work_type": item["WorkType"],
+        "rollback_fence_id": item["RollbackExecutionFenceId"],
+        "outcome": status,
+    }
+    change(
+        "UPDATE _System_ConnectorEvent SET Status = %s, TerminalAt = UTC_TIMESTAMP(6) WHERE EventId = %s",
+        status,
+        item["EventId"],
+    )
+    row = {
+        "EventId": item["EventId"],
+        "WorkType": item["WorkType"],
+        "RollbackFenceId": item["RollbackExecutionFenceId"],
+        "ReceiptVersion": RECEIPT_VERSION,
+        "Outcome": status,
+        "Digest": outcome_digest(**key),
+        "WrittenAt": datetime.now(UTC),
+    }
+    insert(OUTCOMES, [row])
 
 
 def fence_row(fence_id: str) -> dict[str, Any]:
@@ -129,3 +153,19 @@ def receipts_of(pack_id: str) -> list[dict[str, Any]]:
     return query(
         "SELECT * FROM _System_ConnectorCutoverReceipt WHERE PackInstallId = %s ORDER BY OwnerGeneration", pack_id
     )
+
+
+def kill(folder: Path, point: str, act: Callable[[], Any]) -> None:
+    """Do something in a process of its own that kills itself at a point, and see that it has."""
+
+    def until_killed() -> None:
+        failpoints._ARMED = point
+        act()
+
+    child = forking.fork(folder, until_killed)
+    assert child.wait() == -signal.SIGKILL, child.tail()
+
+
+def states(work_ids: list[str]) -> Counter[str]:
+    """Count items by their state."""
+    return Counter(item_row(work_id)["State"] for work_id in work_ids)

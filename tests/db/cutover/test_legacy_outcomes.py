@@ -26,8 +26,9 @@ from integration.work.execute import Verdict
 from integration.work.finish import Ended
 from integration.work.legacy_outcomes import outcome_digest
 from tests.support.authority import MARIA, system_rows
+from tests.support.bridge import BridgedPack
 from tests.support.legacy import LegacyPack, expire_claim, make_event_due
-from tests.support.rollback import OUTCOMES, OWNER, MovedPack, fence_row, outcome_rows
+from tests.support.rollback import OUTCOMES, OWNER, fence_row, outcome_rows
 from tests.support.work import change, event_row, item_row, query
 
 pytestmark = pytest.mark.django_db
@@ -35,11 +36,11 @@ ITEMS = "_System_ConnectorWorkItem"
 
 
 @pytest.fixture
-def pack() -> MovedPack:
-    return MovedPack()
+def pack() -> BridgedPack:
+    return BridgedPack()
 
 
-def rolled_back(pack: MovedPack, **waiting: Any) -> tuple[str, str, str]:
+def rolled_back(pack: BridgedPack, **waiting: Any) -> tuple[str, str, str]:
     """Roll a pack back with one item; return its WorkId, its EventId and the fence."""
     (work_id,) = pack.waiting(**waiting)
     done = pack.roll_back()

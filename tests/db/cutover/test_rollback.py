@@ -121,8 +121,10 @@ def effect_of(work_id: str) -> None:
 def project(pack: MovedPack, ordinal: int, cutoff: int | None) -> None:
     """Admit an ended input of a source projection, and write the protocol."""
     change("UPDATE _System_ConnectorRoute SET ExecutionClass = 'source_projection'")
-    (event_id,) = pack.events(Status="processed", SourceLane="contact:7", LaneOrdinal=ordinal)
-    assert event_row(event_id)["LaneOrdinal"] == ordinal
+    insert(
+        "_System_ConnectorEvent",
+        [pack.event_values({"n": 1}, Status="processed", SourceLane="contact:7", LaneOrdinal=ordinal)],
+    )
     if cutoff is not None:
         row = {"PackInstallId": pack.pack_id, "ProtocolVersion": 1, "LegacyMaxOrdinal": cutoff, "WrittenBy": "tests"}
         now = query("SELECT UTC_TIMESTAMP(6) AS Now")[0]["Now"]

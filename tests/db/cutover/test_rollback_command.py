@@ -9,7 +9,7 @@ from integration.management.builds import build_version
 from integration.values import new_id
 from tests.support.commands import Ended, run
 from tests.support.dlq import operator
-from tests.support.rollback import MovedPack, outcome_rows
+from tests.support.rollback import MovedPack, deliver_end, outcome_rows
 from tests.support.work import item_row
 
 pytestmark = pytest.mark.django_db
@@ -66,11 +66,12 @@ def test_rollback__is_given_up_with_abandon():
 
 def test_reconcile__says_what_is_left_and_when_it_is_over():
     pack = MovedPack()
-    pack.waiting(2)
+    work_ids = pack.waiting(2)
     assert cutover(pack, "reconcile").out == "nothing to reconcile\n"
     cutover(pack, "rollback", *REASON, *ATTESTED, "--approve-build", "tests", "--approve-build", build_version())
     assert "0 reconciled, 0 found unknown; 2 still wait, 0 are unknown" in cutover(pack, "reconcile").out
-    pack.run_out()
+    for work_id in work_ids:
+        deliver_end(work_id)
     done = cutover(pack, "reconcile", "--json")
     assert (done.document["reconciled"], done.document["is_closed"], len(outcome_rows())) == (2, True, 2)
 
