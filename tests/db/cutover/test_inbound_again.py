@@ -12,14 +12,15 @@ from integration.work.candidates import CandidateQueue
 from integration.work.claim import claim_next
 from integration.work.process import register_process
 from tests.support import inbound
+from tests.support.bridge import BridgedPack
 from tests.support.inbound import receipts_of, work_of
-from tests.support.rollback import MovedPack, outcome_rows
+from tests.support.rollback import outcome_rows
 from tests.support.work import change, item_row
 
 pytestmark = pytest.mark.django_db
 
 
-def refused(pack: MovedPack) -> list[str]:
+def refused(pack: BridgedPack) -> list[str]:
     with pytest.raises(CutoverRefused) as refusal:
         inbound.forward(pack)
     obstacles = refusal.value.data_fields["obstacles"]
@@ -39,7 +40,7 @@ def claimed_by_a_worker() -> list[str]:
 
 @pytest.mark.evidence("C-02", "C-06", "C-11")
 def test_forward_again__executes_what_is_new_and_never_what_the_executor_ended():
-    pack = MovedPack()
+    pack = BridgedPack()
     went_back = pack.waiting(3)
     pack.roll_back()
     assert refused(pack) == ["rollback_unfinished", "legacy_outcome_awaited"]
@@ -78,7 +79,7 @@ DOUBTS: dict[str, tuple[Any, list[str]]] = {
 @pytest.mark.parametrize("name", DOUBTS)
 def test_forward_again__is_refused_while_an_outcome_is_not_proved(name):
     spoil, expected = DOUBTS[name]
-    pack = MovedPack()
+    pack = BridgedPack()
     pack.waiting(1)
     pack.roll_back()
     pack.run_out()
@@ -90,7 +91,7 @@ def test_forward_again__is_refused_while_an_outcome_is_not_proved(name):
 
 @pytest.mark.evidence("C-07")
 def test_forward_again__is_refused_by_a_conflict_that_came_after_the_reconciliation():
-    pack = MovedPack()
+    pack = BridgedPack()
     pack.waiting(1)
     pack.roll_back()
     pack.run_out()
