@@ -217,6 +217,7 @@ class _Auditor:
         self._pack = pack
         self._lane: tuple[str, str | None] | None = None
         self._owners: dict[str, Owners] = {}
+        self._keys: dict[tuple[str, str, int, str, str], str] = {}
 
     def take(self, rows: Sequence[Row]) -> None:
         inputs = [row for row in rows if self._class_of(row) is not ExecutionClass.PER_EVENT]
@@ -231,7 +232,7 @@ class _Auditor:
             if lane != self._lane:
                 self.tally.end_lane()
                 self._lane = lane
-            owners = self._owners.get(self._identity_of(row).key()) if one.is_indirect else None
+            owners = self._owners.get(self._key_of(row)) if one.is_indirect else None
             self.tally.add(_group_of(row), one, owners)
 
     def _class_of(self, row: Row) -> ExecutionClass | None:
@@ -245,6 +246,13 @@ class _Auditor:
             for found in self._reader.fetch_all(sql.LIST_DIRECT_TASKS, params):
                 counts[found["EventId"]] = counts.get(found["EventId"], 0) + 1
         return counts
+
+    def _key_of(self, row: Row) -> str:
+        """Return the key of an input's projection, made once a page for all of its inputs."""
+        place = (row["RouteId"], row["EventKind"], *_group_of(row))
+        if place not in self._keys:
+            self._keys[place] = self._identity_of(row).key()
+        return self._keys[place]
 
     def _identity_of(self, row: Row) -> ProjectionIdentity:
         route = self._pack.routes[row["RouteId"]]
@@ -262,7 +270,8 @@ class _Auditor:
 
     def _read_owners(self, rows: Sequence[Row]) -> None:
         """Read the owners of the page's projections, those of the lane under way excepted, which are known."""
-        keys = {self._identity_of(row).key() for row in rows}
+        self._keys.clear()
+        keys = {self._key_of(row) for row in rows}
         kept = {key: owners for key, owners in self._owners.items() if key in keys}
         missing = keys - kept.keys()
         found = self._reader.fetch_all(sql.LIST_COMPLETED_BOUNDARIES, {"projection_keys": missing}) if missing else []
