@@ -159,3 +159,16 @@ def test_dsn__that_is_none_is_a_usage_error_that_quotes_nothing(monkeypatch: pyt
         assert ended.code == EXIT_USAGE
         assert command.DSN in ended.said
         assert SECRET not in ended.said
+
+
+def test_progress__is_lines_now_and_then_and_a_bar_on_a_terminal(pack: OldPack, monkeypatch: pytest.MonkeyPatch):
+    pack_id = pack.settle()
+    quick = cut(pack_id, "--dry-run")
+    assert quick.err == ""
+    monkeypatch.setattr(command, "_LINE_SECONDS", 0.0)
+    slow = cut(pack_id, "--dry-run")
+    assert slow.err == "audited 3 Events of about 3\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = cut(pack_id, "--dry-run")
+    assert (shown.code, shown.out) == (0, slow.out)
+    assert "audited" not in shown.err
