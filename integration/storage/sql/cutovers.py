@@ -95,8 +95,8 @@ COUNT_EVENT_CLAIMS = Statement(
     returns=Returns.ROW,
 )
 
-# What waits and no WorkItem names; by route, since the route says what its work is. A point read an Event: as NOT EXISTS
-# MariaDB reads the index of every WorkItem that there is.
+# What waits and no WorkItem names; by route, since the route says what its work is. A point read an Event: for a
+# NOT EXISTS MariaDB reads the index of every WorkItem that there is.
 COUNT_EVENTS_WITHOUT_WORK = Statement(
     name="COUNT_EVENTS_WITHOUT_WORK",
     text="""
