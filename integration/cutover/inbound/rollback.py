@@ -9,6 +9,7 @@ the Events back and writes the receipt. Killed anywhere, the next run goes on wh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -102,7 +103,8 @@ def _roll_back(request: Request, using: str) -> RolledBack:
     failpoint("rollback.after_open")
 
     def settle(found: Reader) -> RolledBack | str | None:
-        return find_rolled_back(found, request.pack_install_id)
+        done = find_rolled_back(found, request.pack_install_id)
+        return None if done is None else replace(done, is_new=done.receipt_id == request.receipt_id)
 
     while not isinstance(step, RolledBack):
         unit = partial(steps.hand_over, request=request, fence_id=step)

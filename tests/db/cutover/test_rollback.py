@@ -91,6 +91,20 @@ def test_rollback__asked_for_again_is_the_same_one_and_changes_nothing():
     assert system_rows() == before
 
 
+def test_rollback__whose_commit_was_not_answered_is_known_by_its_receipt(monkeypatch):
+    pack = MovedPack()
+    pack.waiting()
+    real = db.run
+
+    def run(unit: Any, *, name: str, settle: Any = None, **options: Any) -> Any:
+        stored = real(unit, name=name, **options)
+        return settle(db.read()) if name == "cutover.roll_back" else stored
+
+    monkeypatch.setattr(db, "run", run)
+    done = pack.roll_back()
+    assert (done.is_new, done.receipt_id) == (True, receipts_of(pack.pack_id)[-1]["ReceiptId"])
+
+
 def test_rollback__of_a_pack_in_which_nothing_waits_binds_the_empty_set():
     done = MovedPack().roll_back()
     assert (done.item_count, done.set_digest) == digest_set([])
