@@ -6,15 +6,21 @@ For tests of the database itself: what Django or the storage door would add must
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import MySQLdb
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.utils import load_backend
 from MySQLdb.constants import CLIENT
 
 from console.settings import databases
+from integration.storage.install import install_schema
+from integration.storage.schema import Vintage
 
 
 def server_settings() -> dict[str, Any]:
@@ -92,3 +98,20 @@ def scratch_database() -> Iterator[str]:
             admin.run(f"DROP DATABASE `{name}`")
     finally:
         admin.close()
+
+
+@contextlib.contextmanager
+def default_of_vintage(vintage: Vintage) -> Iterator[BaseDatabaseWrapper]:
+    """Make a database of a vintage the default one; pytest-django must let databases be changed and reached."""
+    usual = connections["default"]
+    with scratch_database() as name:
+        settings = copy.deepcopy(usual.settings_dict)
+        settings["NAME"] = name
+        made: BaseDatabaseWrapper = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, "default")
+        connections["default"] = made
+        try:
+            install_schema(made, vintage)
+            yield made
+        finally:
+            made.close()
+            connections["default"] = usual

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.db import connections
-from django.db.utils import load_backend
 
 from console.models import AuditEntry
 from integration.authority import gate, reads, service
@@ -21,7 +19,7 @@ from integration.storage.schema import Vintage
 from tests.support import authority
 from tests.support.authority import MARIA, World
 from tests.support.rows import insert
-from tests.support.sessions import scratch_database
+from tests.support.sessions import default_of_vintage
 
 ITEMS, EVENTS = "_System_ConnectorWorkItem", "_System_ConnectorEvent"
 BASE = {
@@ -38,19 +36,10 @@ BASE = {
 @pytest.fixture(params=[Vintage.EVENT_ONLY, Vintage.LEGACY, Vintage.ADDITIVE])
 def vintage(request: Any, django_db_modify_db_settings: None, django_db_blocker: Any) -> Iterator[Vintage]:
     """Make a database of an older vintage the default one for a test."""
-    with scratch_database() as name, django_db_blocker.unblock():
-        usual = connections["default"]
-        settings = copy.deepcopy(usual.settings_dict)
-        settings["NAME"] = name
-        connections["default"] = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, "default")
-        try:
-            install_schema(connections["default"], request.param)
-            with connections["default"].schema_editor() as editor:
-                editor.create_model(AuditEntry)
-            yield request.param
-        finally:
-            connections["default"].close()
-            connections["default"] = usual
+    with django_db_blocker.unblock(), default_of_vintage(request.param) as connection:
+        with connection.schema_editor() as editor:
+            editor.create_model(AuditEntry)
+        yield request.param
 
 
 def mirror(world: World, event_id: str, *, attempt: int, **over: Any) -> str:

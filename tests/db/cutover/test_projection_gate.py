@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.db import connections
-from django.db.utils import load_backend
 
 from integration.projection.gate import ProjectionsNotActivated, may_project, require_activation
 from integration.storage import db
@@ -25,7 +23,7 @@ from integration.work.supervisor import Supervisor
 from tests.support import admission
 from tests.support.commands import run
 from tests.support.old_projections import OldPack
-from tests.support.sessions import scratch_database
+from tests.support.sessions import default_of_vintage
 from tests.support.work import Pack, change, item_row, query
 
 pytestmark = pytest.mark.evidence("P-13")
@@ -180,17 +178,8 @@ def test_claim__of_a_pack_that_is_activated_meanwhile__is_not_refused():
 @pytest.fixture(params=[Vintage.LEGACY, Vintage.ADDITIVE])
 def vintage(request: Any, django_db_modify_db_settings: None, django_db_blocker: Any) -> Iterator[Vintage]:
     """Make a database of an older vintage the default one for a test."""
-    with scratch_database() as name, django_db_blocker.unblock():
-        usual = connections["default"]
-        settings = copy.deepcopy(usual.settings_dict)
-        settings["NAME"] = name
-        connections["default"] = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, "default")
-        try:
-            install_schema(connections["default"], request.param)
-            yield request.param
-        finally:
-            connections["default"].close()
-            connections["default"] = usual
+    with django_db_blocker.unblock(), default_of_vintage(request.param):
+        yield request.param
 
 
 def test_gate__on_an_older_schema__names_what_it_lacks_and_the_command(vintage: Vintage):
@@ -234,25 +223,16 @@ def test_gate__demands_the_whole_table(
     missing: str, django_db_modify_db_settings: None, django_db_blocker: Any, engine: str
 ):
     """Whatever a schema lost: each is named, and supplied by the same command."""
-    with scratch_database() as name, django_db_blocker.unblock():
-        usual = connections["default"]
-        settings = copy.deepcopy(usual.settings_dict)
-        settings["NAME"] = name
-        connections["default"] = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, "default")
-        try:
-            install_schema(connections["default"])
-            if missing.endswith("ReplayOfWorkId"):
-                change("ALTER TABLE _System_ConnectorWorkItem DROP KEY UX_WorkItem_ReplayOf")
-            if missing.endswith("InputStartOrdinal"):
-                change("ALTER TABLE _System_ConnectorWorkItem DROP KEY IX_WorkItem_LanePosition")
-                change("ALTER TABLE _System_ConnectorWorkItem DROP COLUMN LanePosition")
-            change(f"ALTER TABLE _System_ConnectorWorkItem DROP {missing}")
-            activate(OldPack())
-            with pytest.raises(ProjectionsNotActivated) as refused:
-                require_activation()
-            assert f"_System_ConnectorWorkItem.{missing.split()[1]}" in refused.value.operator_message()
-            install_schema(connections["default"])
+    with django_db_blocker.unblock(), default_of_vintage(Vintage.CURRENT):
+        if missing.endswith("ReplayOfWorkId"):
+            change("ALTER TABLE _System_ConnectorWorkItem DROP KEY UX_WorkItem_ReplayOf")
+        if missing.endswith("InputStartOrdinal"):
+            change("ALTER TABLE _System_ConnectorWorkItem DROP KEY IX_WorkItem_LanePosition")
+            change("ALTER TABLE _System_ConnectorWorkItem DROP COLUMN LanePosition")
+        change(f"ALTER TABLE _System_ConnectorWorkItem DROP {missing}")
+        activate(OldPack())
+        with pytest.raises(ProjectionsNotActivated) as refused:
             require_activation()
-        finally:
-            connections["default"].close()
-            connections["default"] = usual
+        assert f"_System_ConnectorWorkItem.{missing.split()[1]}" in refused.value.operator_message()
+        install_schema(connections["default"])
+        require_activation()

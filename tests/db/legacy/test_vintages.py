@@ -19,24 +19,15 @@ from integration.work.execute import Verdict
 from integration.work.finish import Ended
 from tests.support.legacy import LegacyPack
 from tests.support.projections import KIND
-from tests.support.sessions import scratch_database
+from tests.support.sessions import default_of_vintage
 from tests.support.work import event_row, item_row, query
 
 
 @pytest.fixture(params=list(Vintage))
 def vintage(request: Any, django_db_modify_db_settings: None, django_db_blocker: Any) -> Iterator[Vintage]:
     """Make a database of a vintage the default one for a test."""
-    with scratch_database() as name, django_db_blocker.unblock():
-        usual = connections["default"]
-        settings = copy.deepcopy(usual.settings_dict)
-        settings["NAME"] = name
-        connections["default"] = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, "default")
-        try:
-            install_schema(connections["default"], request.param)
-            yield request.param
-        finally:
-            connections["default"].close()
-            connections["default"] = usual
+    with django_db_blocker.unblock(), default_of_vintage(request.param):
+        yield request.param
 
 
 def mirror_columns(work_id: str) -> tuple[Any, ...]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connections
-from django.db.utils import load_backend
 
 from integration.errors import StaleClaim
 from integration.states import FailureClass
-from integration.storage.install import install_schema
 from integration.storage.probe import capabilities
 from integration.storage.schema import Vintage
 from integration.work import finish
@@ -22,7 +18,7 @@ from integration.work.families import CONNECTOR, Family, of_schema
 from integration.work.finish import Ended
 from integration.work.process import WorkerProcess, register_process
 from integration.work.reap import reap_expired
-from tests.support.sessions import scratch_database
+from tests.support.sessions import default_of_vintage
 from tests.support.work import Pack, attempt_rows, change, event_row, expire_lease, item_row, make_due
 
 pytestmark = pytest.mark.evidence("P-23")
@@ -31,17 +27,8 @@ pytestmark = pytest.mark.evidence("P-23")
 @pytest.fixture(params=[Vintage.LEGACY, Vintage.ADDITIVE])
 def vintage(request: Any, django_db_modify_db_settings: None, django_db_blocker: Any) -> Iterator[Vintage]:
     """Make a database of an older vintage the default one for a test."""
-    with scratch_database() as name, django_db_blocker.unblock():
-        usual = connections["default"]
-        settings = copy.deepcopy(usual.settings_dict)
-        settings["NAME"] = name
-        connections["default"] = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, "default")
-        try:
-            install_schema(connections["default"], request.param)
-            yield request.param
-        finally:
-            connections["default"].close()
-            connections["default"] = usual
+    with django_db_blocker.unblock(), default_of_vintage(request.param):
+        yield request.param
 
 
 class Worker:
