@@ -78,8 +78,8 @@ def logging_config(level: str) -> dict[str, Any]:
     Returns:
         A `logging.config.dictConfig` mapping.
     """
-    # No line says any of these, and every record would look for them.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    # No line says any of these, and every record would look for them. The process stays: gunicorn's own lines name it.
+    logging.logThreads = logging.logMultiprocessing = False
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Iterator
 
 from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError
@@ -11,12 +12,14 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
-from prometheus_client import REGISTRY, CollectorRegistry, Gauge, generate_latest
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from console.permissions import VIEW
-from console.pressure import register_pressure
+from console.pressure import pressure_gauges
 from integration.errors import IntegrationError
 from integration.states import ReceiptState, WorkItemState
 from integration.work import figures
@@ -59,38 +62,50 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not (_is_local(request) or request.user.has_perm(VIEW)):
         raise PermissionDenied
     registry = CollectorRegistry()
-    work = Gauge(
-        "lockhouse_work_items",
-        f"WorkItems by state, counted up to {METRICS_CAP}.",
-        ["state"],
-        registry=registry,
-    )
-    pressure = read_pressure()
-    connector = pressure[CONNECTOR.name]
-    for state in WorkItemState:
-        # What has not ended is counted already, to the same cap.
-        count = connector.depth.get(state)
-        if count is None:
-            count = figures.count_in_state(state, cap=METRICS_CAP).value
-        work.labels(state=str(state)).set(count)
-    receipts = Gauge(
-        "lockhouse_receipts",
-        f"Waiting receipts by state, counted up to {METRICS_CAP}.",
-        ["state"],
-        registry=registry,
-    )
-    for waiting in (ReceiptState.RECEIVED, ReceiptState.QUARANTINED):
-        receipts.labels(state=str(waiting)).set(figures.count_receipts(waiting, cap=METRICS_CAP).value)
-    workers = figures.workers_alive(timezone.now())
-    Gauge("lockhouse_workers_alive", "Claim processes heard of lately.", registry=registry).set(workers.alive)
-    Gauge("lockhouse_claims_in_flight", "Claims that workers hold.", registry=registry).set(workers.in_flight)
-    Gauge(
-        "lockhouse_oldest_due_seconds",
-        "How long the longest waiting due WorkItem waits.",
-        registry=registry,
-    ).set(connector.oldest_due_seconds)
-    register_pressure(registry, pressure)
+    registry.register(_Scrape())
     return HttpResponse(generate_latest(registry) + _counted(), content_type=CONTENT_TYPE_LATEST)
+
+
+class _Scrape(Collector):
+    """What the database says now.
+
+    Families instead of gauges: where several processes share their counts, every gauge is written to a file that each
+    of them reads, and this scrape's would be told again by all later ones.
+    """
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Read and yield all gauges of one scrape."""
+        pressure = read_pressure()
+        connector = pressure[CONNECTOR.name]
+        work = GaugeMetricFamily(
+            "lockhouse_work_items", f"WorkItems by state, counted up to {METRICS_CAP}.", labels=["state"]
+        )
+        for state in WorkItemState:
+            # What has not ended is counted already, to the same cap.
+            count = connector.depth.get(state)
+            if count is None:
+                count = figures.count_in_state(state, cap=METRICS_CAP).value
+            work.add_metric([str(state)], count)
+        yield work
+        receipts = GaugeMetricFamily(
+            "lockhouse_receipts", f"Waiting receipts by state, counted up to {METRICS_CAP}.", labels=["state"]
+        )
+        for waiting in (ReceiptState.RECEIVED, ReceiptState.QUARANTINED):
+            receipts.add_metric([str(waiting)], figures.count_receipts(waiting, cap=METRICS_CAP).value)
+        yield receipts
+        workers = figures.workers_alive(timezone.now())
+        yield GaugeMetricFamily("lockhouse_workers_alive", "Claim processes heard of lately.", workers.alive)
+        yield GaugeMetricFamily("lockhouse_claims_in_flight", "Claims that workers hold.", workers.in_flight)
+        yield GaugeMetricFamily(
+            "lockhouse_oldest_due_seconds",
+            "How long the longest waiting due WorkItem waits.",
+            connector.oldest_due_seconds,
+        )
+        yield from pressure_gauges(pressure)
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Yield nothing: to name the gauges beforehand would be to read them."""
+        return iter(())
 
 
 def _is_local(request: HttpRequest) -> bool:

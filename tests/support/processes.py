@@ -191,7 +191,7 @@ def web_server(database_url: str, **options: Any) -> Iterator[tuple[Command, str
         **options,
     ).listen()
     try:
-        _await_port(command, port)
+        await_port(command, port)
         yield command, f"http://127.0.0.1:{port}"
     finally:
         if command.process.poll() is None:
@@ -199,7 +199,7 @@ def web_server(database_url: str, **options: Any) -> Iterator[tuple[Command, str
         command.wait()
 
 
-def _await_port(command: Command, port: int) -> None:
+def await_port(command: Command, port: int) -> None:
     deadline = time.monotonic() + _WAIT_SECONDS
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
