@@ -136,7 +136,7 @@ class ReplayForm(forms.Form):
         max_length=REASON_MAX,
         strip=True,
         widget=forms.Textarea,
-        error_messages={"required": "Say why: the reason goes into the audit trail and onto the child's page."},
+        error_messages={"required": "Say why: the reason goes into the audit trail, where others read it."},
     )
     route = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
     idempotency_key = forms.UUIDField(widget=forms.HiddenInput)

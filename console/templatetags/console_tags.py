@@ -133,8 +133,8 @@ def _absolute(moment: datetime, now: datetime, *, precise: bool) -> SafeString:
 
 @register.filter
 def short_id(value: object) -> str:
-    """Shorten an id for a list: its first eight and last four characters tell rows apart."""
-    text = str(value or "")
+    """Shorten an id for a list, without its kind: its first eight and last four characters tell rows apart."""
+    text = str(value or "").rpartition(":")[2]
     return f"{text[:8]}…{text[-4:]}" if len(text) > 16 else text
 
 
