@@ -120,7 +120,7 @@ def decide_scope(facts: Facts) -> Verdict:
             "Find out who wrote the row; have the provider send the event anew if the work is still wanted.",
         )
     if facts.scope is None:
-        return ok(code, "Only a source projection asks what else of its source is to run.")
+        return ok(code, "Only a source projection asks for other generations of its source.")
     if not facts.scope.work_ids:
         return ok(code, "No other generation of the source is still to run.")
     return no(
@@ -137,7 +137,7 @@ def decide_event_only_successor(facts: Facts) -> Verdict:
     if facts.event is None or facts.execution_class is None:
         return unasked(code)
     if facts.scope is None:
-        return ok(code, "Only a source projection asks what else of its source is to run.")
+        return ok(code, "Only a source projection asks for Events of its source that have no WorkItem.")
     if not facts.scope.event_ids:
         return ok(code, "No Event of the source waits without a WorkItem.")
     return no(
