@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from integration import errors
@@ -76,26 +76,34 @@ def parse_duration(text: str) -> timedelta:
     return timedelta(seconds=int(found.group(1)) * _UNITS[found.group(2)])
 
 
-def find_same_fence(armed: Sequence[Row], scope: str, expires_in: timedelta | None) -> str | None:
-    """Return the armed fence that a request asks for again, if there is one.
+def find_same_fence(
+    armed: Sequence[Row], overridden: Collection[str], scope: str, expires_in: timedelta | None, now: datetime
+) -> str | None:
+    """Return the armed fence that does all that a request asks for, if there is one.
 
-    The same terms are the same scope and the same time to end in, counted from when it was armed. Other terms make
-    a fence beside it: whoever changes an expiring fence into one without an end must not leave a gap between them.
+    It has the same scope and the same time to end in, counted from when it was armed; it lets nothing through, and
+    nine tenths of its time are left. Any other makes a fence beside it: whoever changes an expiring fence into one
+    without an end must not leave a gap between them, and whoever arms one counts on everything being stopped for as
+    long as was asked.
 
     Args:
         armed: The namespace's armed fences.
+        overridden: Those that let something through.
         scope: The scope that is asked for.
         expires_in: The time that is asked for.
+        now: The database's time.
     """
     for row in armed:
-        duration = None if row["ExpiresAt"] is None else row["ExpiresAt"] - row["ArmedAt"]
-        if (row["Scope"], duration) == (scope, expires_in):
+        ends_at = row["ExpiresAt"]
+        duration = None if ends_at is None else ends_at - row["ArmedAt"]
+        is_short = expires_in is not None and ends_at is not None and ends_at - now < expires_in * 0.9
+        if (row["Scope"], duration) == (scope, expires_in) and row["FenceId"] not in overridden and not is_short:
             return str(row["FenceId"])
     return None
 
 
 def find_same_override(overrides: Sequence[Override], scope: str, expires_in: timedelta | None) -> Override | None:
-    """Return the live override that a request asks for again, if there is one; as `find_same_fence`."""
+    """Return the live override of the same scope and time that a request asks for again, if there is one."""
     for override in overrides:
         if override.state is OverrideState.LIVE and (override.scope, override.duration) == (scope, expires_in):
             return override

@@ -34,6 +34,7 @@ from integration.ingress.policy import EVERY_SCOPE
 from integration.storage.db import Reader, Tx
 from integration.storage.locks import LockedNamespace, lock_namespace
 from integration.storage.sql import fences as sql
+from integration.storage.sql.audit import READ_DATABASE_TIME
 from integration.values import Actor, new_id
 
 
@@ -49,11 +50,11 @@ def arm_fence(
 ) -> Armed:
     """Arm a fence; return when every admission and replay that began before has ended.
 
-    1. Under the namespace's lock, find the fence of the same terms that is armed already, or insert one, with its
-       audit entry; commit.
+    1. Under the namespace's lock, find the fence of the same terms that is armed already, lets nothing through and has
+       nine tenths of its time left, or insert one, with its audit entry; commit.
     2. Lock the row of each active incarnation once, one after the other.
 
-    The same request again returns the same fence, and waits: after a crash in between, and after `AdmissionsUnderWay`.
+    The same request soon again returns that fence, and waits: after a crash in between, and after `AdmissionsUnderWay`.
 
     Args:
         namespace: Where admission and replay stop.
@@ -86,7 +87,7 @@ def arm_fence(
 
     def unit(tx: Tx) -> tuple[str, bool]:
         held = lock_namespace(tx, namespace)
-        same = policy.find_same_fence(tx.fetch_all(sql.LIST_ARMED_FENCES, {"namespace": namespace}), scope, expires_in)
+        same = _find_same(tx, namespace, scope, expires_in)
         if same is not None:
             return same, False
         values = {"fence_id": fence_id, "namespace": namespace, "scope": scope, "seconds": _seconds(expires_in)}
@@ -267,6 +268,15 @@ def lift_override(
         refused = OverrideNotLive(message, override_id=override_id, state=override.state.value)
         _refuse("closed", refused, fence, actor=actor, reason=reason, using=using)
     return override
+
+
+def _find_same(tx: Tx, namespace: str, scope: str, expires_in: timedelta | None) -> str | None:
+    armed = tx.fetch_all(sql.LIST_ARMED_FENCES, {"namespace": namespace})
+    clock = tx.fetch_one(READ_DATABASE_TIME)
+    if not armed or clock is None:
+        return None
+    live = tx.fetch_all(sql.LIST_LIVE_OVERRIDES, {"fence_ids": [row["FenceId"] for row in armed]})
+    return policy.find_same_fence(armed, {row["FenceId"] for row in live}, scope, expires_in, clock["Now"])
 
 
 def _seconds(expires_in: timedelta | None) -> int | None:

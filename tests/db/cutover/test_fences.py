@@ -124,6 +124,30 @@ def test_arm__twice_is_one_fence_by_its_terms(pack_id: str):
     assert len([entry for entry in audit_entries() if entry["action"] == "admission_fence.armed"]) == 4
 
 
+@pytest.mark.evidence("C-14")
+def test_arm__beside_a_fence_that_lets_something_through_stops_that_too(pack_id: str):
+    first = arm().fence
+    override = grant(first.fence_id, "deal.created").override
+    second = arm()
+    assert (second.is_new, second.fence.live_overrides) == (True, ())
+    assert arm().fence == second.fence
+    post("deal.created")
+    assert materialize_ready() == 0
+    service.lift_fence(second.fence.fence_id, actor=DELIA)
+    service.lift_override(override.override_id, actor=DELIA)
+    again = arm()
+    assert (again.is_new, again.fence.fence_id) == (False, first.fence_id)
+
+
+def test_arm__for_a_time_of_which_less_is_left_is_another_fence(pack_id: str):
+    arm(expires_in=HOUR)
+    change(f"UPDATE {FENCES} SET ArmedAt = ArmedAt - INTERVAL 50 MINUTE, ExpiresAt = ExpiresAt - INTERVAL 50 MINUTE")
+    second = arm(expires_in=HOUR)
+    assert second.is_new
+    assert second.fence.expires_at == second.fence.armed_at + HOUR
+    assert arm(expires_in=HOUR).fence == second.fence
+
+
 def test_arm__anew_after_it_was_lifted_or_ran_out_is_another_fence(pack_id: str):
     first = arm().fence
     service.lift_fence(first.fence_id, actor=DELIA)

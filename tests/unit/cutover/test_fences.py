@@ -96,7 +96,20 @@ def armed(fence_id: str, scope: str, seconds: int | None = None) -> dict[str, ob
 def test_request__is_the_same_by_its_scope_and_its_time(scope: str, seconds: int | None, found: str | None):
     rows = [armed("a", "*"), armed("b", "*", 60), armed("c", "deal.created", 60)]
     wanted = None if seconds is None else timedelta(seconds=seconds)
-    assert policy.find_same_fence(rows, scope, wanted) == found
+    assert policy.find_same_fence(rows, set(), scope, wanted, NOW) == found
+
+
+@pytest.mark.parametrize(("minutes", "found"), [(0, "b"), (6, "b"), (7, None)])
+def test_request__is_not_the_same_once_a_tenth_of_the_time_is_over(minutes: int, found: str | None):
+    rows, now = [armed("a", "*"), armed("b", "*", 3600)], NOW + timedelta(minutes=minutes)
+    assert policy.find_same_fence(rows, set(), "*", timedelta(hours=1), now) == found
+    assert policy.find_same_fence(rows, set(), "*", None, now) == "a"
+
+
+def test_request__is_not_the_same_as_a_fence_that_lets_something_through():
+    rows = [armed("a", "*"), armed("b", "*")]
+    assert policy.find_same_fence(rows, {"a"}, "*", None, NOW) == "b"
+    assert policy.find_same_fence(rows, {"a", "b"}, "*", None, NOW) is None
 
 
 def override(override_id: str, scope: str, state: OverrideState, seconds: int | None = None) -> Override:
