@@ -97,10 +97,12 @@ def _roll_back(request: Request, using: str) -> RolledBack:
     if find_rolled_back(reader, request.pack_install_id) is None:
         refuse(steps.find_not_forward(reader, request.pack_install_id))
         refuse(decide_attestation(request.attestation))
-        survey(reader, request.pack_install_id, limit=request.chunk)
+        survey(reader, request.pack_install_id, are_claims_stopped=False)
     failpoint("rollback.before_open")
     step = db.run(partial(steps.open_fence, request=request), name="cutover.open_rollback", using=using)
     failpoint("rollback.after_open")
+    if not isinstance(step, RolledBack):
+        survey(reader, request.pack_install_id, are_claims_stopped=True)
 
     def settle(found: Reader) -> RolledBack | str | None:
         done = find_rolled_back(found, request.pack_install_id)

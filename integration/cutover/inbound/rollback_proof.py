@@ -8,14 +8,19 @@ resolver blocks, and that the hand-over then misses.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from integration.cutover.inbound.rollback_policy import decide_in_hand, decide_item, decide_ranges, refuse
 from integration.projection.coverage import read_cutoffs
 from integration.storage.db import Reader, Row
 from integration.storage.sql import rollback_fences as sql
+
+#: How many items the survey looks at at once.
+_PAGE: Final = 500
+#: Below every BIGINT but one, which no counter reaches.
+_BEFORE_EVERY_ORDINAL: Final = -(2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +38,26 @@ class Proof:
     cutoff: int
 
 
-def survey(reader: Reader, pack_install_id: str, *, limit: int) -> None:
-    """Refuse what would be refused with claims stopped as well, before they are.
+def survey(reader: Reader, pack_install_id: str, *, are_claims_stopped: bool) -> None:
+    """Look at everything that waits, and refuse what would be refused when it is handed over.
+
+    Asked before claims are stopped, so that what is refused anyway stops none; and once more after they were, before
+    anything is handed over. From then on no item is claimed, so that what was proved of it stays proved.
 
     Args:
         reader: Takes no lock.
         pack_install_id: The incarnation.
-        limit: How many items are looked at.
+        are_claims_stopped: Nothing can be claimed any more; before that, what runs says nothing.
 
     Raises:
-        RollbackRefused: Something other than what runs stands against the rollback.
+        RollbackRefused: Something stands against the rollback.
+
+    Locks: none.
+    Rule: C-03, C-04, C-09.
     """
-    _prove(reader, pack_install_id, limit=limit, are_claims_stopped=False)
+    _prove_pack(reader, pack_install_id, are_claims_stopped=are_claims_stopped)
+    for items in _list_waiting(reader, pack_install_id, page=_PAGE):
+        _check(reader, items)
 
 
 def prove(reader: Reader, pack_install_id: str, *, limit: int) -> Proof:
@@ -59,31 +72,46 @@ def prove(reader: Reader, pack_install_id: str, *, limit: int) -> Proof:
         The items; every one may be handed over.
 
     Raises:
-        RollbackRefused: An item runs, waits for something else, was dispatched, or is not what it should be.
+        RollbackRefused: Something runs, waits for something else, was dispatched, or is not what it should be.
 
     Locks: none.
     Rule: C-03, C-04, C-09.
     """
-    return _prove(reader, pack_install_id, limit=limit, are_claims_stopped=True)
+    cutoff = _prove_pack(reader, pack_install_id, are_claims_stopped=True)
+    items: list[Row] = []
+    for rows in _list_waiting(reader, pack_install_id, page=limit + 1):
+        items += rows
+        if len(items) > limit:
+            break
+    is_last = len(items) <= limit
+    items = items[:limit]
+    _check(reader, items)
+    return Proof(items=items, is_last=is_last, cutoff=cutoff)
 
 
-def _prove(reader: Reader, pack_install_id: str, *, limit: int, are_claims_stopped: bool) -> Proof:
+def _prove_pack(reader: Reader, pack_install_id: str, *, are_claims_stopped: bool) -> int:
+    """Prove what is the pack's and no item's; return its cutoff."""
     by_pack = {"pack_install_id": pack_install_id}
     in_hand = {row["State"]: int(row["Items"]) for row in reader.fetch_all(sql.COUNT_IN_HAND, by_pack)}
     refuse(decide_in_hand(in_hand, are_claims_stopped=are_claims_stopped))
     cutoff = read_cutoffs(reader, (pack_install_id,)).get(pack_install_id, 0)
     refuse(decide_ranges(reader.fetch_one(sql.FIND_INPUT_ABOVE_CUTOFF, {**by_pack, "cutoff": cutoff}), cutoff))
-    items = reader.fetch_all(sql.LIST_RETRIES_TO_FENCE, {**by_pack, "limit": limit + 1})
-    if len(items) <= limit:
-        items += reader.fetch_all(sql.LIST_PENDING_TO_FENCE, {**by_pack, "limit": limit + 1 - len(items)})
-    is_last = len(items) <= limit
-    items = items[:limit]
-    if items:
-        _check(reader, items)
-    return Proof(items=items, is_last=is_last, cutoff=cutoff)
+    return cutoff
+
+
+def _list_waiting(reader: Reader, pack_install_id: str, *, page: int) -> Iterator[Sequence[Row]]:
+    """Yield the items that wait, a page at a time, retries first."""
+    for statement in (sql.LIST_RETRIES_TO_FENCE, sql.LIST_PENDING_TO_FENCE):
+        for ordinal in (None, _BEFORE_EVERY_ORDINAL):
+            after = {"after_ordinal": ordinal, "after": ""}
+            while rows := reader.fetch_all(statement, {"pack_install_id": pack_install_id, **after, "limit": page}):
+                yield rows
+                after = {"after_ordinal": rows[-1]["LaneOrdinal"], "after": rows[-1]["WorkId"]}
 
 
 def _check(reader: Reader, items: Sequence[Row]) -> None:
+    if not items:
+        return
     work_ids = {"work_ids": tuple(sorted(item["WorkId"] for item in items))}
     attempts = _by_work(reader.fetch_all(sql.LIST_ATTEMPTS_TO_PROVE, work_ids))
     effects = _by_work(reader.fetch_all(sql.LIST_EFFECTS_TO_PROVE, work_ids))

@@ -84,16 +84,19 @@ COUNT_IN_HAND = Statement(
 )
 
 _TO_FENCE: Final = """
-    SELECT w.WorkId, w.EventId, w.State, w.Attempt, w.FailureClass, w.LeaseToken IS NOT NULL AS IsLeased,
+    SELECT w.WorkId, w.EventId, w.LaneOrdinal, w.State, w.Attempt, w.FailureClass, w.LeaseToken IS NOT NULL AS IsLeased,
            w.ProjectionKey IS NOT NULL AS IsProjection, w.RollbackExecutionFenceId IS NOT NULL AS IsFenced,
            e.WorkType = w.WorkType AND e.Status IN ('pending', 'failed') AND e.ClaimToken IS NULL
              AND e.ReplayedAt IS NULL AS IsExecutable
       FROM _System_ConnectorWorkItem AS w FORCE INDEX (IX_WorkItem_Pack)
            LEFT JOIN _System_ConnectorEvent AS e ON e.EventId = w.EventId
      WHERE w.PackInstallId = %(pack_install_id)s AND w.State = '{state}'
+       AND (w.LaneOrdinal > %(after_ordinal)s OR (w.LaneOrdinal <=> %(after_ordinal)s AND w.WorkId > %(after)s))
+     ORDER BY w.LaneOrdinal, w.WorkId
      LIMIT %(limit)s
     """
-# Those whose history is asked about, and those that were never claimed.
+# Those whose history is asked about, and those that were never claimed. In the order of the index; rows without an
+# ordinal are walked by an `after_ordinal` that is NULL.
 LIST_RETRIES_TO_FENCE = Statement(
     name="LIST_RETRIES_TO_FENCE", text=_TO_FENCE.replace("{state}", "retry"), returns=Returns.ROWS
 )

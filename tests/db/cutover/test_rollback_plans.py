@@ -44,6 +44,7 @@ def facts(db: None) -> dict[str, Any]:
         "event_ids": (row["EventId"],),
         "work_type": row["WorkType"],
         "after": "",
+        "after_ordinal": 1,
         "limit": 100,
         "cutoff": 0,
         "state": "open",
