@@ -24,6 +24,8 @@ from integration.storage.sql.audit import READ_DATABASE_TIME
 PAGE: Final = 1000
 #: An IN list must not be empty; no id has this form.
 NOTHING: Final = ("-",)
+#: The lowest number that the column of the ordinals holds.
+_LOWEST: Final = -(2**63)
 
 #: Told after each page how many Events were read; raises what ends the audit.
 Step = Callable[[int], None]
@@ -178,34 +180,37 @@ def audit_history(reader: Reader, pack: Pack, step: Step, *, page: int = PAGE) -
 
 def _pages(reader: Reader, pack_install_id: str, page: int) -> Iterator[list[Row]]:
     """Yield the Events by kind, within it by lane, within that by ordinal; each time none first."""
-    params = {"pack_install_id": pack_install_id, "event_kind": "", "limit": page}
-    while (found := reader.fetch_one(sql.NEXT_EVENT_KIND, params)) is not None:
-        params["event_kind"] = found["EventKind"]
+    params: dict[str, object] = {"pack_install_id": pack_install_id, "limit": page}
+    kind = reader.fetch_one(sql.FIRST_EVENT_KIND, params)
+    while kind is not None:
+        params["event_kind"] = kind["EventKind"]
         yield from _pages_of_lane(reader, {**params, "source_lane": None})
-        lane = ""
-        yield from _pages_of_lane(reader, {**params, "source_lane": lane})
-        while rows := reader.fetch_all(sql.LIST_HISTORY_OF_LATER_LANES, {**params, "source_lane": lane}):
+        rows = reader.fetch_all(sql.LIST_HISTORY_OF_LANES, params)
+        while rows:
             yield rows
             if len(rows) < page:
                 break
-            lane = rows[-1]["SourceLane"]
-            yield from _pages_of_lane(reader, {**params, "source_lane": lane}, rows[-1])
+            lane = {**params, "source_lane": rows[-1]["SourceLane"]}
+            yield from _pages_of_lane(reader, lane, rows[-1])
+            rows = reader.fetch_all(sql.LIST_HISTORY_OF_LATER_LANES, lane)
+        kind = reader.fetch_one(sql.NEXT_EVENT_KIND, params)
 
 
 def _pages_of_lane(reader: Reader, params: Mapping[str, object], after: Row | None = None) -> Iterator[list[Row]]:
     """Yield the rest of one lane behind a row, or all of it."""
     ordinal = None if after is None else after["LaneOrdinal"]
     event_id = "" if after is None else after["EventId"]
+    start = _LOWEST if ordinal is None else ordinal + 1
     while ordinal is None:
         rows = reader.fetch_all(sql.LIST_HISTORY_WITHOUT_ORDINAL, {**params, "event_id": event_id})
         if not rows:
-            ordinal = -1
             break
         yield rows
         event_id = rows[-1]["EventId"]
-    while rows := reader.fetch_all(sql.LIST_HISTORY_OF_LANE, {**params, "ordinal": ordinal}):
+    # No ordinal is given twice.
+    while rows := reader.fetch_all(sql.LIST_HISTORY_OF_LANE, {**params, "ordinal": start}):
         yield rows
-        ordinal = rows[-1]["LaneOrdinal"]
+        start = rows[-1]["LaneOrdinal"] + 1
 
 
 class _Auditor:

@@ -82,6 +82,18 @@ LIST_EXECUTING_EVENTS = Statement(
     returns=Returns.ROWS,
 )
 
+# What begins a walk has no lower bound: by a padding collation a control character comes before the empty text.
+FIRST_EVENT_KIND = Statement(
+    name="FIRST_EVENT_KIND",
+    text="""
+    SELECT EventKind
+      FROM _System_ConnectorEvent FORCE INDEX (IX_Event_SourceLane)
+     WHERE PackInstallId = %(pack_install_id)s
+     ORDER BY EventKind
+     LIMIT 1
+    """,
+    returns=Returns.ROW,
+)
 NEXT_EVENT_KIND = Statement(
     name="NEXT_EVENT_KIND",
     text="""
@@ -114,8 +126,18 @@ LIST_HISTORY_OF_LANE = Statement(
     name="LIST_HISTORY_OF_LANE",
     text=_HISTORY
     + """
-       AND SourceLane <=> %(source_lane)s AND LaneOrdinal > %(ordinal)s
+       AND SourceLane <=> %(source_lane)s AND LaneOrdinal >= %(ordinal)s
      ORDER BY LaneOrdinal
+     LIMIT %(limit)s
+    """,
+    returns=Returns.ROWS,
+)
+LIST_HISTORY_OF_LANES = Statement(
+    name="LIST_HISTORY_OF_LANES",
+    text=_HISTORY
+    + """
+       AND SourceLane IS NOT NULL
+     ORDER BY SourceLane, LaneOrdinal, EventId
      LIMIT %(limit)s
     """,
     returns=Returns.ROWS,

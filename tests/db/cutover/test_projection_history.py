@@ -23,7 +23,7 @@ from tests.support.work import Row, change, insert, query
 
 pytestmark = pytest.mark.django_db
 KINDS = ("contact.changed", "deal.changed", "zeal.changed")
-LANES = (None, "", "contact:1", "contact:1 ", "contact:2", "é", "\U0001f600")
+LANES = (None, "", "\tcontact:1", "contact:1", "contact:1 ", "contact:2", "é", "\U0001f600")
 
 
 def scatter(pack: OldPack, count: int, seed: int) -> None:
@@ -88,6 +88,22 @@ def test_walk__reads_every_event_once_whatever_the_page(seed: int):
         assert (tally.inputs, tally.indirect) == (whole.inputs, whole.indirect)
 
 
+@pytest.mark.evidence("P-14")
+@pytest.mark.parametrize("page", [1, 2, 1000])
+def test_walk__leaves_out_nothing_that_sorts_below_everything(page: int):
+    """A blank pads the empty text, and a tab comes before it; a number below zero was given by no build."""
+    pack = OldPack()
+    for kind in ("", "\tcontact", "contact.changed"):
+        for lane in (None, "", "\t", "\tcontact:1", "contact:1"):
+            pack.event(EventKind=kind, SourceLane=lane)
+    for lane, ordinal in ((None, -(2**63)), ("\t", -7), (None, -1), ("\t", 2**63 - 1)):
+        pack.event(LaneOrdinal=ordinal, SourceLane=lane)
+        pack.event(LaneOrdinal=None, SourceLane="\t")
+
+    tally, steps = audited(pack.pack_id, page)
+    assert (tally.inputs, steps[-1]) == (18, 23)
+
+
 def plain_reading(pack: OldPack) -> dict[str, int]:
     """Judge all rows at once, in Python."""
     events = query("SELECT * FROM _System_ConnectorEvent WHERE PackInstallId = %s", pack.pack_id)
@@ -138,9 +154,11 @@ INDEX_OF = {
     sql.LIST_UNENDED_PROJECTIONS: "IX_WorkItem_Pack",
     sql.COUNT_UNENDED_PROJECTIONS: "IX_WorkItem_Pack",
     sql.LIST_EXECUTING_EVENTS: "IX_Event_Executor",
+    sql.FIRST_EVENT_KIND: "IX_Event_SourceLane",
     sql.NEXT_EVENT_KIND: "IX_Event_SourceLane",
     sql.LIST_HISTORY_WITHOUT_ORDINAL: "IX_Event_SourceLane",
     sql.LIST_HISTORY_OF_LANE: "IX_Event_SourceLane",
+    sql.LIST_HISTORY_OF_LANES: "IX_Event_SourceLane",
     sql.LIST_HISTORY_OF_LATER_LANES: "IX_Event_SourceLane",
     sql.LIST_DIRECT_TASKS: "UX_WorkItem_Event",
     sql.LIST_COMPLETED_BOUNDARIES: "IX_WorkItem_ProjectionOrder",
@@ -188,7 +206,7 @@ def crowd(db) -> dict[str, Any]:
 def test_plans__are_ranges_of_their_index(crowd: dict[str, Any], engine: str):
     faults = {}
     for statement, index in INDEX_OF.items():
-        # What starts the walk of a kind asks for what comes first.
+        # Behind the only kind there is nothing to plan for.
         given = {**crowd, "event_kind": ""} if statement is sql.NEXT_EVENT_KIND else crowd
         found = plan_faults(engine, explain(statement, given), index)
         if found:
