@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Protocol
 from integration import errors
 from integration.cutover.inbound import service
 from integration.cutover.inbound.verify import Status, Verification, read_status, verify
+from integration.cutover.receipts import Direction
 from integration.management.operators import find_operator
 from integration.values import plain
 
@@ -161,6 +162,8 @@ def _say_status(status: Status) -> str:
     if status.is_under_way:
         lines.append("a forward cutover is under way: nobody claims until `forward` is run to its end, or `abandon`")
     lines += [f"{one.code}: {one.sentence} {one.next_step}" for one in status.obstacles]
+    if newest is not None and newest.direction == Direction.FORWARD and not status.is_forward:
+        lines.append("Nobody claims until the rollback is run to its end, or abandoned.")
     if status.is_forward:
         lines.append("WorkItems are executed.")
     return "\n".join(lines)

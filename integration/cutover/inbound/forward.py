@@ -221,6 +221,9 @@ def write_receipt(order: Order, namespace: str, history: reads.History) -> Writt
         pack = lock_pack(tx, order.pack_install_id)
         written = find_written(tx, order)
         if written is not None:
+            unfinished = reads.find_unfinished_rollback(tx, pack.row)
+            if unfinished:
+                raise NotYet(unfinished)
             return written
         claimers = evict_claimers(pack, actor=order.actor)
         found = reads.read_facts(tx, pack.row, is_attested=bool(order.attestation))

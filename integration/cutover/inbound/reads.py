@@ -11,13 +11,14 @@ from integration import errors
 from integration.catalog.reads import RouteDefinition, get_route
 from integration.cutover import receipts
 from integration.cutover.inbound.claimers import Kind, list_claimers
-from integration.cutover.inbound.policy import Facts
+from integration.cutover.inbound.policy import Facts, Obstacle, find_obstacles
 from integration.states import (
     NONTERMINAL_STATES,
     TERMINAL_EVENT_STATUSES,
     EventStatus,
     ExecutionClass,
     ExecutionOwner,
+    PackStatus,
     WorkItemState,
 )
 from integration.storage import probe
@@ -108,6 +109,18 @@ def read_facts(reader: Reader, pack: Row, *, is_attested: bool) -> Facts:
         outcomes_unconfirmed=_count(reader, cutovers.COUNT_UNCONFIRMED_OUTCOMES, pack_install_id),
         unclosed_rollbacks=_count(reader, cutovers.COUNT_UNCLOSED_ROLLBACKS, pack_install_id),
     )
+
+
+def find_unfinished_rollback(reader: Reader, pack: Row) -> tuple[Obstacle, ...]:
+    """Return the rollback that has begun to take a moved pack's work back; until it is over nobody claims.
+
+    Args:
+        reader: A transaction that holds the pack, or a reader, whose answer may be old at once.
+        pack: The incarnation's row; its newest receipt is a forward one.
+    """
+    unclosed = _count(reader, cutovers.COUNT_UNCLOSED_ROLLBACKS, pack["PackInstallId"])
+    facts = Facts(pack_status=PackStatus.ACTIVE, is_attested=True, is_stopped=True, unclosed_rollbacks=unclosed)
+    return find_obstacles(facts)
 
 
 def read_coverage(reader: Reader, pack_install_id: str) -> dict[str, Any]:

@@ -110,6 +110,7 @@ def move_forward(
     def run(pack: Row) -> Forwarded:
         written = forward.find_written(db.read(), order)
         if written is not None:
+            _refuse_what_a_person_clears(reads.find_unfinished_rollback(db.read(), pack))
             return _forwarded(order, written, 0, 0)
         return _run(order, pack, time.monotonic() + timeout_seconds, wait)
 

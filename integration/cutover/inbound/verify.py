@@ -111,13 +111,17 @@ def read_status(pack_install_id: str) -> Status:
     pack = _find_pack(pack_install_id)
     rows = receipts.list_receipts(db.read(), pack["PackInstallId"])
     newest = _receipt(rows[-1]) if rows else None
-    is_forward = newest is not None and newest.direction == Direction.FORWARD
+    is_moved = newest is not None and newest.direction == Direction.FORWARD
+    if is_moved:
+        obstacles = reads.find_unfinished_rollback(db.read(), pack)
+    else:
+        obstacles = find_obstacles(reads.read_facts(db.read(), pack, is_attested=False))
     return Status(
         pack_install_id=pack["PackInstallId"],
         newest=newest,
-        is_forward=is_forward,
+        is_forward=is_moved and not obstacles,
         is_under_way=reads.is_stopped(db.read(), pack["PackInstallId"]),
-        obstacles=() if is_forward else find_obstacles(reads.read_facts(db.read(), pack, is_attested=False)),
+        obstacles=obstacles,
     )
 
 

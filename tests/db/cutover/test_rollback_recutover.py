@@ -10,11 +10,12 @@ import pytest
 from integration.cutover import receipts
 from integration.cutover.inbound import service
 from integration.cutover.inbound.service import CutoverRefused
-from integration.cutover.inbound.verify import verify
+from integration.cutover.inbound.verify import read_status, verify
 from integration.storage import db
 from integration.work.claim import claim
 from integration.work.items import candidate_from_row
 from integration.work.process import register_process
+from tests.support.commands import run
 from tests.support.rollback import FENCES, OUTCOMES, OWNER, MovedPack, deliver_end, receipts_of
 from tests.support.work import attempt_rows, change, due_rows, event_row, item_row, query
 
@@ -113,3 +114,21 @@ def test_rollback__of_a_pack_that_went_forward_again_has_a_fence_and_a_receipt_o
     assert len({fence for pair in sets for fence in pair}) == 2
     assert [fence["State"] for fence in query(f"SELECT State FROM {FENCES}")] == ["closed", "closed"]
     assert receipts.find_faults(receipts.list_receipts(db.read(), pack.pack_id)) == ()
+
+
+@pytest.mark.evidence("C-06")
+def test_forward__of_a_moved_pack_does_not_hide_that_a_rollback_has_stopped_its_claims():
+    pack = MovedPack()
+    (work_id,) = pack.waiting()
+    change("UPDATE _System_ConnectorWorkItem SET State = 'processing' WHERE WorkId = %s", work_id)
+    assert pack.refusal() == "not_drained"
+    status = read_status(pack.pack_id)
+    assert (status.is_forward, [one.code for one in status.obstacles]) == (False, ["rollback_unfinished"])
+    told = run("inbound_cutover", "status", "--pack-install-id", pack.pack_id)
+    assert "Nobody claims until the rollback" in told.out
+    assert "WorkItems are executed." not in told.out
+    assert refused_by(pack) == {"rollback_unfinished"}
+
+    change(f"UPDATE {FENCES} SET State = 'closed', OpenKey = NULL")
+    assert read_status(pack.pack_id).is_forward
+    assert not forward(pack).is_new
