@@ -35,6 +35,8 @@ class RollbackCode(StrEnum):
     EVENT_CONFLICT = "event_conflict"
     #: Inputs of source projections were admitted above the cutoff.
     RANGES_ADMITTED = "ranges_admitted"
+    #: Inputs of source projections wait without a WorkItem of their own: a generation that ended may have taken them.
+    INPUT_WITHOUT_ITEM = "input_without_item"
     #: Inputs of source projections may be admitted while the items are handed over in several transactions.
     ADMISSION_OPEN = "admission_open"
     #: Another rollback of the pack is not over.
@@ -238,6 +240,28 @@ def decide_ranges(above_cutoff: Row | None, cutoff: int) -> Finding | None:
     return _ranges(
         f"Inputs of source projections were admitted above the cutoff {cutoff}.",
         {"event_id": above_cutoff["EventId"], "ordinal": above_cutoff["LaneOrdinal"], "legacy_max_ordinal": cutoff},
+    )
+
+
+def decide_inputs(without_item: Row) -> Finding | None:
+    """Decide on inputs of source projections that no WorkItem names.
+
+    Builds without ranges left the inputs that a generation took as they were, and a projection cutover accepts that.
+    The Event executor executes each Event that waits, so that it would execute those inputs again.
+
+    Args:
+        without_item: The row of COUNT_INPUTS_WITHOUT_ITEM.
+
+    Rule: C-04.
+    """
+    count = int(without_item["Found"])
+    if not count:
+        return None
+    return Finding(
+        code=RollbackCode.INPUT_WITHOUT_ITEM,
+        sentence=f"{count} inputs of source projections have no WorkItem of their own, and may have been executed.",
+        next_step="The Event executor would execute them again: this incarnation stays with the WorkItems.",
+        facts={"inputs": count, "event_id": without_item["EventId"]},
     )
 
 

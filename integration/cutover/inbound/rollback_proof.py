@@ -12,7 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from integration.cutover.inbound.rollback_policy import decide_in_hand, decide_item, decide_ranges, refuse
+from integration import errors
+from integration.cutover.inbound.rollback_policy import (
+    decide_in_hand,
+    decide_inputs,
+    decide_item,
+    decide_ranges,
+    refuse,
+)
 from integration.projection.coverage import read_cutoffs
 from integration.storage.db import Reader, Row
 from integration.storage.sql import rollback_fences as sql
@@ -55,7 +62,8 @@ def survey(reader: Reader, pack_install_id: str, *, are_claims_stopped: bool) ->
     Locks: none.
     Rule: C-03, C-04, C-09.
     """
-    _prove_pack(reader, pack_install_id, are_claims_stopped=are_claims_stopped)
+    cutoff = _prove_pack(reader, pack_install_id, are_claims_stopped=are_claims_stopped)
+    refuse(decide_inputs(count_inputs_without_item(reader, pack_install_id, cutoff)))
     for items in _list_waiting(reader, pack_install_id, page=_PAGE):
         _check(reader, items)
 
@@ -86,7 +94,26 @@ def prove(reader: Reader, pack_install_id: str, *, limit: int) -> Proof:
     is_last = len(items) <= limit
     items = items[:limit]
     _check(reader, items)
+    if is_last:
+        refuse(decide_inputs(count_inputs_without_item(reader, pack_install_id, cutoff)))
     return Proof(items=items, is_last=is_last, cutoff=cutoff)
+
+
+def count_inputs_without_item(reader: Reader, pack_install_id: str, cutoff: int | None) -> Row:
+    """Count a pack's inputs of source projections that have not ended and that no WorkItem names.
+
+    Args:
+        reader: Where to read.
+        pack_install_id: The incarnation.
+        cutoff: Its `LegacyMaxOrdinal`; None without a protocol.
+
+    Returns:
+        The row of COUNT_INPUTS_WITHOUT_ITEM.
+    """
+    row = reader.fetch_one(sql.COUNT_INPUTS_WITHOUT_ITEM, {"pack_install_id": pack_install_id, "cutoff": cutoff})
+    if row is None:
+        raise errors.InvariantBroken
+    return row
 
 
 def _prove_pack(reader: Reader, pack_install_id: str, *, are_claims_stopped: bool) -> int:

@@ -13,8 +13,10 @@ from integration.cutover import receipts
 from integration.cutover.inbound import reads
 from integration.cutover.inbound.claimers import list_claimers
 from integration.cutover.inbound.policy import Obstacle, find_obstacles
+from integration.cutover.inbound.rollback_proof import count_inputs_without_item
 from integration.cutover.inbound.service import check_pack_install_id
 from integration.cutover.receipts import Direction, Fault
+from integration.projection.coverage import read_cutoffs
 from integration.storage import db, probe
 from integration.storage.db import Reader, Row
 from integration.storage.sql import cutovers, packs
@@ -171,10 +173,14 @@ def _agreements(reader: Reader, pack: Row, rows: Sequence[Row]) -> tuple[Agreeme
     if missing:
         return tuple(found)
     facts = reads.read_facts(reader, pack, is_attested=True)
+    # A projection cutover has proved that what it found up to its cutoff is covered, with or without a WorkItem.
+    cutoff = read_cutoffs(reader, (pack["PackInstallId"],)).get(pack["PackInstallId"])
+    inputs = count_inputs_without_item(reader, pack["PackInstallId"], cutoff)
+    uncovered = facts.events_to_materialize + facts.events_without_route + int(inputs["AboveCutoff"])
     counts = {
         "events_processing": (facts.events_processing, "Events are executed by the Event executor"),
         "event_claims": (facts.event_claims, "Events hold a claim token"),
-        "coverage": (facts.events_without_work, "Events that have not ended have no WorkItem"),
+        "coverage": (uncovered, "Events that have not ended have no WorkItem, and no projection cutover covers them"),
         "owners": (facts.ambiguous_events, "Events have WorkItems under both work types"),
         "rollbacks": (facts.outcomes_awaited + facts.outcomes_unknown, "WorkItems wait for a legacy outcome"),
     }

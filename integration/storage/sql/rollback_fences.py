@@ -141,6 +141,26 @@ FIND_INPUT_ABOVE_CUTOFF = Statement(
     returns=Returns.ROW,
 )
 
+# What waits and no WorkItem names, of routes that project or are not there any more. A point read an Event, of those
+# that nobody has claimed. Without a cutoff, all of them are above it; with one, what has no ordinal is older.
+COUNT_INPUTS_WITHOUT_ITEM = Statement(
+    name="COUNT_INPUTS_WITHOUT_ITEM",
+    text="""
+    SELECT COUNT(*) AS Found, MIN(e.EventId) AS EventId,
+           COALESCE(SUM(r.RouteId IS NOT NULL AND COALESCE(e.LaneOrdinal > %(cutoff)s, %(cutoff)s IS NULL)), 0)
+             AS AboveCutoff
+      FROM _System_ConnectorEvent AS e FORCE INDEX (IX_Event_Executor)
+           LEFT JOIN _System_ConnectorRoute AS r ON r.RouteId = e.RouteId
+     WHERE e.PackInstallId = %(pack_install_id)s AND e.ExecutionOwner = 'event'
+       AND e.Status IN ('pending', 'processing', 'failed')
+       AND e.ReplayedAt IS NULL
+       AND COALESCE(r.ExecutionClass, 'source_projection') = 'source_projection'
+       AND (SELECT w.WorkId FROM _System_ConnectorWorkItem AS w FORCE INDEX (UX_WorkItem_Event)
+             WHERE w.EventId = e.EventId LIMIT 1) IS NULL
+    """,
+    returns=Returns.ROW,
+)
+
 LIST_PROJECTED_KINDS = Statement(
     name="LIST_PROJECTED_KINDS",
     text="""
