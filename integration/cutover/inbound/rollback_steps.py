@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from integration import errors
 from integration.audit.service import record
 from integration.cutover import receipts
-from integration.cutover.inbound.claimers import Claimer, Kind, evict_claimers
+from integration.cutover.inbound.claimers import Claimer, evict_claimers
 from integration.cutover.inbound.rollback_audit import fact_of
 from integration.cutover.inbound.rollback_policy import (
     Finding,
@@ -30,7 +30,6 @@ from integration.values import Actor, new_id
 from integration.work.legacy_outcomes import APPROVED_BUILDS
 
 _PAGE: Final = 5_000
-_EVERY_KIND: Final[Collection[Kind]] = frozenset(Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +145,7 @@ def open_fence(tx: Tx, *, request: Request) -> RolledBack | str:
                 facts={"rollback_fence_id": fence["FenceId"]},
             )
         )
-    evict_claimers(pack, kinds=_EVERY_KIND, actor=request.actor)
+    evict_claimers(pack, actor=request.actor)
     failpoint("rollback.before_open_commit")
     return fence_id
 
@@ -187,7 +186,7 @@ def hand_over(tx: Tx, *, request: Request, fence_id: str) -> RolledBack | str:
     if fence is None or fence["FenceId"] != fence_id or fence["State"] != sql.OPEN:
         message = "This rollback was abandoned meanwhile."
         raise errors.ConcurrentChange(message)
-    claimers = evict_claimers(pack, kinds=_EVERY_KIND, actor=request.actor)
+    claimers = evict_claimers(pack, actor=request.actor)
     proof = prove(tx, request.pack_install_id, limit=request.chunk)
     if proof.is_last:
         _give_events_back(tx, fence_id, proof)

@@ -341,6 +341,17 @@ def test_rollback__that_finds_an_item_blocked_between_two_statements_changes_not
     assert len(receipts_of(pack.pack_id)) == 1
 
 
+@pytest.mark.evidence("C-03")
+def test_rollback__evicts_a_process_of_a_kind_that_this_build_does_not_know():
+    pack = MovedPack()
+    process_id = pack.worker_row(Kind="work_item_v3")
+    pack.roll_back()
+    (row,) = query("SELECT EvictedAt FROM _System_ConnectorClaimProcess WHERE ProcessId = %s", process_id)
+    assert row["EvictedAt"] is not None
+    proof = json.loads(receipts_of(pack.pack_id)[-1]["Proof"])
+    assert [(found["process_id"], found["ended"]) for found in proof["claimers"]] == [(process_id, "evicted")]
+
+
 @pytest.mark.evidence("C-02", "C-12")
 def test_worker__of_before_the_rollback_claims_nothing_that_is_admitted_after_it():
     pack = MovedPack()
