@@ -34,7 +34,7 @@ class Facts:
         executors: Registered processes that may claim Events.
         workers: Registered processes that may claim WorkItems under an earlier receipt.
         events_processing: Events that are being executed.
-        event_claims: Claim tokens on Events that have not ended.
+        event_claims: Claim tokens on Events of the Event executor that have not ended.
         events_to_materialize: Events without work whose route makes a WorkItem of each.
         events_without_route: Events without work whose route cannot be told any more.
         events_without_range: Events without work whose route coalesces, so that their range cannot be told.

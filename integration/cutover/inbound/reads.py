@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -58,7 +59,7 @@ class History:
 def read_history(reader: Reader, pack_install_id: str) -> History:
     """Count a pack's Events and WorkItems, ended ones too; once a cutover, before its locks."""
     by_id = {"pack_install_id": pack_install_id}
-    events = reader.fetch_all(cutovers.COUNT_EVENTS_OF_PACK, {**by_id, "statuses": tuple(sorted(EventStatus))})
+    events = _count_events(reader, pack_install_id, ExecutionOwner, EventStatus)
     items = reader.fetch_all(cutovers.COUNT_WORK_ITEMS_OF_PACK, {**by_id, "states": tuple(sorted(WorkItemState))})
     return History(
         events={f"{row['ExecutionOwner']}/{row['Status']}": row["Found"] for row in events},
@@ -82,7 +83,6 @@ def read_facts(reader: Reader, pack: Row, *, is_attested: bool) -> Facts:
     if missing:
         return Facts(pack_status=pack["Status"], missing_schema=len(missing), is_attested=is_attested)
     by_id = {"pack_install_id": pack_install_id}
-    events = reader.fetch_all(cutovers.COUNT_EVENTS_OF_PACK, {**by_id, "statuses": tuple(sorted(OPEN_STATUSES))})
     states = reader.fetch_all(cutovers.COUNT_WORK_ITEMS_OF_PACK, {**by_id, "states": tuple(sorted(NONTERMINAL_STATES))})
     items = {row["State"]: row["Found"] for row in states}
     running = Counter(claimer.kind for claimer in list_claimers(reader, pack_install_id) if claimer.ended is None)
@@ -95,7 +95,7 @@ def read_facts(reader: Reader, pack: Row, *, is_attested: bool) -> Facts:
         is_stopped=is_stopped(reader, pack_install_id),
         executors=running.total() - running[Kind.WORK_ITEM],
         workers=running[Kind.WORK_ITEM],
-        events_processing=sum(row["Found"] for row in events if row["Status"] == EventStatus.PROCESSING),
+        events_processing=_sum(_count_events(reader, pack_install_id, ExecutionOwner, [EventStatus.PROCESSING])),
         event_claims=_count(reader, cutovers.COUNT_EVENT_CLAIMS, pack_install_id),
         events_to_materialize=without[Without.PER_EVENT],
         events_without_range=without[Without.RANGE],
@@ -124,15 +124,8 @@ def find_unfinished_rollback(reader: Reader, pack: Row) -> tuple[Obstacle, ...]:
 
 
 def read_coverage(reader: Reader, pack_install_id: str) -> dict[str, Any]:
-    """Return how many of the pack's Events that have not ended are whose: JSON values."""
-    rows = reader.fetch_all(
-        cutovers.COUNT_EVENTS_OF_PACK,
-        {"pack_install_id": pack_install_id, "statuses": tuple(sorted(OPEN_STATUSES))},
-    )
-    owned = Counter({owner.value: 0 for owner in ExecutionOwner})
-    for row in rows:
-        owned[row["ExecutionOwner"]] += row["Found"]
-    return {"owned_by_work_item": owned[ExecutionOwner.WORK_ITEM], "owned_by_event": owned[ExecutionOwner.EVENT]}
+    """Return how many Events wait whose WorkItem was never claimed: JSON values."""
+    return {"owned_by_event": _sum(_count_events(reader, pack_install_id, [ExecutionOwner.EVENT], OPEN_STATUSES))}
 
 
 def count_events_without_work(reader: Reader, pack_install_id: str) -> Counter[Without]:
@@ -167,6 +160,17 @@ def _without(route_id: str) -> Without:
     except (errors.RouteNotFound, ValueError):
         return Without.ROUTE
     return Without.RANGE if route.execution_class is ExecutionClass.SOURCE_PROJECTION else Without.PER_EVENT
+
+
+def _count_events(
+    reader: Reader, pack_install_id: str, owners: Iterable[ExecutionOwner], statuses: Iterable[EventStatus]
+) -> list[Row]:
+    params = {"pack_install_id": pack_install_id, "owners": tuple(sorted(owners)), "statuses": tuple(sorted(statuses))}
+    return reader.fetch_all(cutovers.COUNT_EVENTS_OF_PACK, params)
+
+
+def _sum(rows: Sequence[Row]) -> int:
+    return sum(row["Found"] for row in rows)
 
 
 def _fetch(reader: Reader, statement: Statement, pack_install_id: str) -> Row:

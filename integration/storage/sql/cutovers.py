@@ -1,7 +1,8 @@
 """Statements on `_System_ConnectorCutoverReceipt`, which is only ever appended to, and what an inbound cutover counts.
 
 The counts take no locks. What is historical is counted before the locks are taken, from the index alone; what has not
-ended is counted again under them, and is bounded by the backlog.
+ended is counted again under them, and is bounded by the backlog. An Event whose WorkItem was claimed keeps its status,
+so that of those of the WorkItems only the ones in `processing` are asked for under the locks: there must be none.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ COUNT_EVENTS_OF_PACK = Statement(
     text="""
     SELECT ExecutionOwner, Status, COUNT(*) AS Found
       FROM _System_ConnectorEvent FORCE INDEX (IX_Event_Executor)
-     WHERE PackInstallId = %(pack_install_id)s AND ExecutionOwner IN ('event', 'work_item') AND Status IN %(statuses)s
+     WHERE PackInstallId = %(pack_install_id)s AND ExecutionOwner IN %(owners)s AND Status IN %(statuses)s
      GROUP BY ExecutionOwner, Status
      ORDER BY ExecutionOwner, Status
     """,
@@ -82,13 +83,13 @@ COUNT_WORK_ITEMS_OF_PACK = Statement(
     returns=Returns.ROWS,
 )
 
-# A claim that has not ended holds a token, whatever its status says.
+# A claim of the Event executor that has not ended holds a token, whatever its status says.
 COUNT_EVENT_CLAIMS = Statement(
     name="COUNT_EVENT_CLAIMS",
     text="""
     SELECT COUNT(*) AS Found
       FROM _System_ConnectorEvent FORCE INDEX (IX_Event_Executor)
-     WHERE PackInstallId = %(pack_install_id)s AND ExecutionOwner IN ('event', 'work_item')
+     WHERE PackInstallId = %(pack_install_id)s AND ExecutionOwner = 'event'
        AND Status IN ('pending', 'processing', 'failed')
        AND ClaimToken IS NOT NULL
     """,

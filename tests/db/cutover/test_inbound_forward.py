@@ -144,7 +144,6 @@ def test_receipt__binds_what_the_locks_have_shown(pack):
     ]
     assert proof["processes"][1]["evicted_by"] == "owner"
     assert proof["coverage"] == {
-        "owned_by_work_item": 0,
         "owned_by_event": 3,
         "without_work_item": 0,
         "ambiguous": 0,

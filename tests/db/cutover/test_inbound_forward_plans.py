@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from integration.cutover.inbound import reads
+from integration.storage import db
 from integration.storage.sql import cutovers, processes, scheduler_leases
 from integration.storage.statements import Statement
 from integration.values import new_id
 from tests.support.legacy import LegacyPack
-from tests.support.work import change, insert
+from tests.support.work import change, insert, query
 
 pytestmark = pytest.mark.django_db
 
@@ -81,6 +83,7 @@ def crowd(db: None) -> dict[str, Any]:
         "route_ids": (pack.route_id,),
         "after": "",
         "limit": 100,
+        "owners": ("event", "work_item"),
         "statuses": ("failed", "pending", "processing"),
         "states": ("pending", "processing", "retry"),
         "process_ids": tuple(process_ids[:2]),
@@ -116,3 +119,51 @@ def test_statements__scan_no_table(engine, crowd):
 def test_plan__of_a_scan_is_caught(engine, crowd):
     """The process rows are read whole, once a cutover; it is the one, and shows that a scan would be seen."""
     assert scans(engine, processes.LIST_CLAIMERS_OF_PACK, crowd) != []
+
+
+class Recorder:
+    """A reader that keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Statement, Any]] = []
+        self._reader = db.read()
+
+    def fetch_one(self, statement: Statement, params: Any = None) -> Any:
+        self.asked.append((statement, params))
+        return self._reader.fetch_one(statement, params)
+
+    def fetch_all(self, statement: Statement, params: Any = None) -> Any:
+        self.asked.append((statement, params))
+        return self._reader.fetch_all(statement, params)
+
+
+def rows_read(engine: str, statement: Statement, params: Any) -> float:
+    """Return how many rows the steps of a statement have read, at most, once it was executed."""
+    analyze, column = ("EXPLAIN ANALYZE", "actRows") if engine == "tidb" else ("ANALYZE", "r_rows")
+    with connections["default"].cursor() as cursor:
+        cursor.execute(f"{analyze} {statement.text}", params)
+        names = [column[0] for column in cursor.description]
+        return max(float(dict(zip(names, row, strict=True))[column] or 0) for row in cursor.fetchall())
+
+
+@pytest.mark.evidence("C-01")
+def test_facts_and_coverage__under_the_locks_do_not_read_what_was_executed(engine, crowd):
+    """The Event of a WorkItem that was claimed keeps its status, so that its open ones are the whole history."""
+    pack_id = crowd["pack_install_id"]
+    change(
+        "UPDATE _System_ConnectorEvent SET ExecutionOwner = 'work_item', Status = 'pending'"
+        " WHERE PackInstallId = %s AND LaneOrdinal > 60",
+        pack_id,
+    )
+    change("UPDATE _System_ConnectorWorkItem SET State = 'succeeded', Attempt = 1")
+    (pack,) = query("SELECT * FROM _System_ConnectorPackInstall WHERE PackInstallId = %s", pack_id)
+    recorder = Recorder()
+    reads.read_facts(recorder, pack, is_attested=True)
+    reads.read_coverage(recorder, pack_id)
+    # The process rows are read whole, once a cutover.
+    asked = [(one, params) for one, params in recorder.asked if one is not processes.LIST_CLAIMERS_OF_PACK]
+    found = {one.name: rows_read(engine, one, params) for one, params in asked}
+    assert len(found) >= 10
+    assert {name: count for name, count in found.items() if count > 100} == {}
+    everything = {"pack_install_id": pack_id, "owners": ("work_item",), "statuses": ("pending",)}
+    assert rows_read(engine, cutovers.COUNT_EVENTS_OF_PACK, everything) > 500
