@@ -1,8 +1,9 @@
 """Dependencies between lanes: an item waits until another kind of event has ended well in its target lane.
 
 A route that `waits_for: account.created` keeps its items from their first claim until an item of that kind, whose
-source lane is their target lane, has succeeded or was skipped. Whoever would claim such an item blocks it instead;
-the resolver gives it back. The dependency never becomes unmet again, so it may be read before the write.
+source lane is their target lane, has succeeded or was skipped, by a worker or by the Event executor. Whoever would
+claim such an item blocks it instead; the resolver gives it back. The dependency never becomes unmet again, so it may be
+read before the write.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import Final
 import structlog
 
 from integration.storage import db
-from integration.storage.db import Row
+from integration.storage.db import Reader, Row
 from integration.storage.sql import dependencies
 from integration.work import metrics
 from integration.work.items import Candidate
 from integration.work.outage import OUTAGE, Backoff
-from integration.work.rules import rules_of
+from integration.work.rules import PackRules, rules_of
 
 #: How many blocked items one round looks at.
 BATCH: Final = 200
@@ -45,10 +46,14 @@ class Dependency:
     event_kind: str
     lane: str
 
-    def is_met(self) -> bool:
-        """Return whether an item of the kind has ended well in the lane; once yes, it stays so."""
+    def is_met(self, reader: Reader | None = None) -> bool:
+        """Return whether an item of the kind has ended well in the lane; once yes, it stays so.
+
+        Args:
+            reader: Where to read; the default database when none is named.
+        """
         params = {"namespace": self.namespace, "event_kind": self.event_kind, "source_lane": self.lane}
-        return db.read().fetch_one(dependencies.FIND_ENDED_WELL, params) is not None
+        return (reader or db.read()).fetch_one(dependencies.FIND_ENDED_WELL, params) is not None
 
 
 def dependency_of(item: Candidate) -> Dependency | None:
@@ -57,10 +62,33 @@ def dependency_of(item: Candidate) -> Dependency | None:
     An item never waits for its own lane: what comes there before it has ended already, and what comes after it
     would wait for it in turn.
     """
-    if not item.is_first or item.target_lane is None or item.target_lane == item.source_lane:
+    if not item.is_first:
         return None
-    kind = rules_of(item.pack_install_id).waits_for.get(item.route_id)
-    return None if kind is None else Dependency(namespace=item.namespace, event_kind=kind, lane=item.target_lane)
+    return find_dependency(
+        rules_of(item.pack_install_id),
+        route_id=item.route_id,
+        namespace=item.namespace,
+        source_lane=item.source_lane,
+        target_lane=item.target_lane,
+    )
+
+
+def find_dependency(
+    rules: PackRules, *, route_id: str, namespace: str, source_lane: str | None, target_lane: str | None
+) -> Dependency | None:
+    """Return what an item that was never claimed waits for, or None.
+
+    Args:
+        rules: Of its incarnation.
+        route_id: Its route.
+        namespace: Its namespace.
+        source_lane: Its source lane.
+        target_lane: Its target lane.
+    """
+    kind = rules.waits_for.get(route_id)
+    if kind is None or target_lane is None or target_lane == source_lane:
+        return None
+    return Dependency(namespace=namespace, event_kind=kind, lane=target_lane)
 
 
 def hold_back(items: Sequence[Candidate]) -> list[Candidate]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from integration.storage import db
+from integration.storage.db import Reader
 from integration.storage.sql import routes
 
 
@@ -34,9 +35,19 @@ def rules_of(pack_install_id: str) -> PackRules:
     Returns:
         Its rules, of live and swept routes alike: swept ones have work that is still to be done.
     """
+    return read_rules(db.read(), pack_install_id)
+
+
+def read_rules(reader: Reader, pack_install_id: str) -> PackRules:
+    """Read the rules of an incarnation, as `rules_of` returns them.
+
+    Args:
+        reader: Where to read.
+        pack_install_id: The incarnation.
+    """
     waits_for: dict[str, str] = {}
     stopping: set[str] = set()
-    for row in db.read().fetch_all(routes.LIST_ROUTES_OF_PACKS, {"pack_install_ids": (pack_install_id,)}):
+    for row in reader.fetch_all(routes.LIST_ROUTES_OF_PACKS, {"pack_install_ids": (pack_install_id,)}):
         # Not parsed as a whole: what another build wrote must not keep this one from the rest of the pack's work.
         rule = json.loads(row["Definition"])
         if rule.get("waits_for"):

@@ -172,6 +172,25 @@ def decide_item(item: Row, attempts: Sequence[Row], effects: Sequence[Row]) -> F
     return None
 
 
+def decide_dependency(item: Row, waits_for: str | None) -> Finding | None:
+    """Decide on what a waiting item's route names; a worker would block it, and the Event executor executes it.
+
+    Args:
+        item: A row of LIST_RETRIES_TO_FENCE or LIST_PENDING_TO_FENCE.
+        waits_for: The kind of Event that has not ended well in its target lane yet; None when nothing is missing.
+
+    Rule: C-04.
+    """
+    if waits_for is None:
+        return None
+    return Finding(
+        code=RollbackCode.BLOCKED_ITEM,
+        sentence=f"An item waits for what its route names: {waits_for}.",
+        next_step="Let it come, or cancel the item; then run it again.",
+        facts={"work_id": item["WorkId"], "waits_for": waits_for},
+    )
+
+
 def _decide_history(item: Row, attempts: Sequence[Row], facts: Mapping[str, Any]) -> Finding | None:
     state = stored(WorkItemState, item["State"])
     numbers = [attempt["Attempt"] for attempt in attempts]

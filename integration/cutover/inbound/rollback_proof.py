@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from integration import errors
 from integration.cutover.inbound.rollback_policy import (
+    decide_dependency,
     decide_in_hand,
     decide_inputs,
     decide_item,
@@ -23,6 +24,8 @@ from integration.cutover.inbound.rollback_policy import (
 from integration.projection.coverage import read_cutoffs
 from integration.storage.db import Reader, Row
 from integration.storage.sql import rollback_fences as sql
+from integration.work.blocking import Dependency, find_dependency
+from integration.work.rules import PackRules, read_rules
 
 #: How many items the survey looks at at once.
 _PAGE: Final = 500
@@ -64,8 +67,9 @@ def survey(reader: Reader, pack_install_id: str, *, are_claims_stopped: bool) ->
     """
     cutoff = _prove_pack(reader, pack_install_id, are_claims_stopped=are_claims_stopped)
     refuse(decide_inputs(count_inputs_without_item(reader, pack_install_id, cutoff)))
+    rules = read_rules(reader, pack_install_id)
     for items in _list_waiting(reader, pack_install_id, page=_PAGE):
-        _check(reader, items)
+        _check(reader, items, rules)
 
 
 def prove(reader: Reader, pack_install_id: str, *, limit: int) -> Proof:
@@ -93,7 +97,7 @@ def prove(reader: Reader, pack_install_id: str, *, limit: int) -> Proof:
             break
     is_last = len(items) <= limit
     items = items[:limit]
-    _check(reader, items)
+    _check(reader, items, read_rules(reader, pack_install_id))
     if is_last:
         refuse(decide_inputs(count_inputs_without_item(reader, pack_install_id, cutoff)))
     return Proof(items=items, is_last=is_last, cutoff=cutoff)
@@ -136,14 +140,33 @@ def _list_waiting(reader: Reader, pack_install_id: str, *, page: int) -> Iterato
                 after = {"after_ordinal": rows[-1]["LaneOrdinal"], "after": rows[-1]["WorkId"]}
 
 
-def _check(reader: Reader, items: Sequence[Row]) -> None:
+def _check(reader: Reader, items: Sequence[Row], rules: PackRules) -> None:
     if not items:
         return
     work_ids = {"work_ids": tuple(sorted(item["WorkId"] for item in items))}
     attempts = _by_work(reader.fetch_all(sql.LIST_ATTEMPTS_TO_PROVE, work_ids))
     effects = _by_work(reader.fetch_all(sql.LIST_EFFECTS_TO_PROVE, work_ids))
+    is_met: dict[Dependency, bool] = {}
     for item in items:
         refuse(decide_item(item, attempts[item["WorkId"]], effects[item["WorkId"]]))
+        dependency = _dependency_of(item, rules)
+        if dependency is not None:
+            if dependency not in is_met:
+                is_met[dependency] = dependency.is_met(reader)
+            refuse(decide_dependency(item, None if is_met[dependency] else dependency.event_kind))
+
+
+def _dependency_of(item: Row, rules: PackRules) -> Dependency | None:
+    if item["Attempt"] > 0:
+        # It was met before the first claim.
+        return None
+    return find_dependency(
+        rules,
+        route_id=item["RouteId"],
+        namespace=item["Namespace"],
+        source_lane=item["SourceLane"],
+        target_lane=item["TargetLane"],
+    )
 
 
 def _by_work(rows: Sequence[Row]) -> dict[Any, list[Row]]:

@@ -25,15 +25,19 @@ LIST_BLOCKED_WORK = Statement(
     returns=Returns.ROWS,
 )
 
-# One entry of the index answers it, whatever the lane's history. What ended well stays so: the answer, once yes, is
-# never no again.
+# One entry of the index answers it, whatever the lane's history, but for items that a rollback handed over and whose
+# Events died. Of those the Event tells, on every schema. What ended well stays so: the answer, once yes, is never no
+# again.
 FIND_ENDED_WELL = Statement(
     name="FIND_ENDED_WELL",
     text="""
-    SELECT WorkId
-      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Scope)
-     WHERE Namespace = %(namespace)s AND EventKind = %(event_kind)s AND SourceLane = %(source_lane)s
-       AND State IN ('succeeded', 'skipped')
+    SELECT w.WorkId
+      FROM _System_ConnectorWorkItem AS w FORCE INDEX (IX_WorkItem_Scope)
+     WHERE w.Namespace = %(namespace)s AND w.EventKind = %(event_kind)s AND w.SourceLane = %(source_lane)s
+       AND w.State IN ('succeeded', 'skipped', 'reconciled_legacy_terminal')
+       AND (w.State <> 'reconciled_legacy_terminal'
+            OR (SELECT e.Status FROM _System_ConnectorEvent AS e WHERE e.EventId = w.EventId)
+               IN ('processed', 'skipped'))
      LIMIT 1
     """,
     returns=Returns.ROW,

@@ -84,7 +84,8 @@ COUNT_IN_HAND = Statement(
 )
 
 _TO_FENCE: Final = """
-    SELECT w.WorkId, w.EventId, w.LaneOrdinal, w.State, w.Attempt, w.FailureClass, w.LeaseToken IS NOT NULL AS IsLeased,
+    SELECT w.WorkId, w.EventId, w.RouteId, w.Namespace, w.SourceLane, w.TargetLane, w.LaneOrdinal, w.State,
+           w.Attempt, w.FailureClass, w.LeaseToken IS NOT NULL AS IsLeased,
            w.ProjectionKey IS NOT NULL AS IsProjection, w.RollbackExecutionFenceId IS NOT NULL AS IsFenced,
            e.WorkType = w.WorkType AND e.Status IN ('pending', 'failed') AND e.ClaimToken IS NULL
              AND e.ReplayedAt IS NULL AS IsExecutable
