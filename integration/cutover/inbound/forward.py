@@ -34,8 +34,6 @@ from integration.storage.sql.scheduler_leases import EVENT_EXECUTOR, SEIZED
 from integration.values import Actor
 from integration.work.finish import SUMMARIES
 
-#: How far past its end a claim must be before it is taken back: servers' clocks may differ.
-SLACK_SECONDS: Final = 5
 _RECLAIM_BATCH: Final = 100
 _TOKEN_BYTES: Final = 24
 
@@ -180,13 +178,13 @@ def take_back_lost(pack_install_id: str) -> int:
     Locks: EVENT.
     Rule: C-02.
     """
-    params = {"pack_install_id": pack_install_id, "slack_seconds": SLACK_SECONDS, "limit": _RECLAIM_BATCH}
+    params = {"pack_install_id": pack_install_id, "slack_seconds": reads.SLACK_SECONDS, "limit": _RECLAIM_BATCH}
     taken = 0
     for row in db.read().fetch_all(cutovers.LIST_LOST_EVENT_CLAIMS, params):
         key = {"event_id": row["EventId"], "claim_token": row["ClaimToken"]}
         taken += db.execute_alone(
             cutovers.TAKE_EVENT_BACK,
-            {**key, "slack_seconds": SLACK_SECONDS, "last_error": SUMMARIES[FailureClass.LEASE_LOST]},
+            {**key, "slack_seconds": reads.SLACK_SECONDS, "last_error": SUMMARIES[FailureClass.LEASE_LOST]},
         )
         failpoint("inbound_forward.taken_back")
     return taken

@@ -41,6 +41,10 @@ class Facts:
         ambiguous_events: Events with WorkItems under both work types.
         mirrors_left_behind: WorkItems never claimed whose Event has ended.
         left_behind_id: One of them.
+        endless_claims: Events that are claimed, and no time ends the claim.
+        endless_claim_id: One of them.
+        work_items_lost: WorkItems whose lease is over and that nobody may take back.
+        lost_id: One of them.
         work_items_processing: WorkItems that are being executed.
         outcomes_awaited: WorkItems of a rollback whose Event has not ended.
         outcomes_unknown: WorkItems of a rollback of which nothing can be proved.
@@ -63,6 +67,10 @@ class Facts:
     ambiguous_events: int = 0
     mirrors_left_behind: int = 0
     left_behind_id: str | None = None
+    endless_claims: int = 0
+    endless_claim_id: str | None = None
+    work_items_lost: int = 0
+    lost_id: str | None = None
     work_items_processing: int = 0
     outcomes_awaited: int = 0
     outcomes_unknown: int = 0
@@ -181,8 +189,23 @@ RULES: Final[tuple[_Rule, ...]] = (
     _Rule(
         code="mirror_left_behind",
         count=lambda facts: facts.mirrors_left_behind,
-        sentence="{count} WorkItems were never claimed and their Event has ended; one is {left_behind_id}.",
+        sentence="{count} WorkItems were never claimed and their Event has ended; one is {facts.left_behind_id}.",
         next_step="Cancel them: `cancel WORKID`.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="claim_without_end",
+        count=lambda facts: facts.endless_claims,
+        sentence="{count} Events are claimed in a way that no time ends; one is {facts.endless_claim_id}.",
+        next_step="Find out what claimed them and that it has stopped, and mend the rows; no command decides that.",
+        remedy=Remedy.OPERATOR,
+    ),
+    _Rule(
+        code="work_items_lost",
+        count=lambda facts: facts.work_items_lost,
+        sentence="The leases of {count} WorkItems are over, and without a forward receipt nobody takes them back;"
+        " one is {facts.lost_id}.",
+        next_step="Find out what claimed them and what it did, and mend the rows; no command decides that.",
         remedy=Remedy.OPERATOR,
     ),
     _Rule(
@@ -238,7 +261,7 @@ RULES: Final[tuple[_Rule, ...]] = (
         code="work_items_processing",
         count=lambda facts: facts.work_items_processing,
         sentence="{count} WorkItems are being executed.",
-        next_step="`inbound_cutover forward` waits for them; their own leases decide.",
+        next_step="`inbound_cutover forward` waits for them until their leases are over.",
         remedy=Remedy.DRAIN,
     ),
 )
@@ -259,7 +282,7 @@ def find_obstacles(facts: Facts) -> tuple[Obstacle, ...]:
     for rule in RULES:
         count = rule.count(facts)
         if count:
-            sentence = rule.sentence.format(count=count, left_behind_id=facts.left_behind_id)
+            sentence = rule.sentence.format(count=count, facts=facts)
             found.append(
                 Obstacle(code=rule.code, count=count, sentence=sentence, next_step=rule.next_step, remedy=rule.remedy)
             )

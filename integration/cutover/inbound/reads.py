@@ -29,6 +29,8 @@ from integration.storage.sql import cutovers, scheduler_leases
 from integration.storage.sql.scheduler_leases import EVENT_EXECUTOR, SEIZED
 from integration.storage.statements import Statement
 
+#: How far past its end a claim must be before it counts as over: servers' clocks may differ.
+SLACK_SECONDS: Final = 5
 OPEN_STATUSES: Final = frozenset(EventStatus) - TERMINAL_EVENT_STATUSES
 
 
@@ -88,6 +90,8 @@ def read_facts(reader: Reader, pack: Row, *, is_attested: bool) -> Facts:
     running = Counter(claimer.kind for claimer in list_claimers(reader, pack_install_id) if claimer.ended is None)
     without = count_events_without_work(reader, pack_install_id)
     left_behind = _fetch(reader, cutovers.COUNT_MIRRORS_LEFT_BEHIND, pack_install_id)
+    endless = _fetch(reader, cutovers.COUNT_ENDLESS_CLAIMS, pack_install_id)
+    lost = _fetch(reader, cutovers.COUNT_LOST_WORK_ITEMS, pack_install_id)
     return Facts(
         pack_status=pack["Status"],
         receipt_faults=len(receipts.find_faults(receipts.list_receipts(reader, pack_install_id))),
@@ -103,6 +107,10 @@ def read_facts(reader: Reader, pack: Row, *, is_attested: bool) -> Facts:
         ambiguous_events=_count(reader, cutovers.COUNT_AMBIGUOUS_EVENTS, pack_install_id),
         mirrors_left_behind=left_behind["Found"],
         left_behind_id=left_behind["WorkId"],
+        endless_claims=endless["Found"],
+        endless_claim_id=endless["EventId"],
+        work_items_lost=lost["Found"],
+        lost_id=lost["WorkId"],
         work_items_processing=items.get(WorkItemState.PROCESSING, 0),
         outcomes_awaited=items.get(WorkItemState.AWAITING_LEGACY_OUTCOME, 0),
         outcomes_unknown=items.get(WorkItemState.LEGACY_OUTCOME_UNKNOWN, 0),
@@ -174,7 +182,7 @@ def _sum(rows: Sequence[Row]) -> int:
 
 
 def _fetch(reader: Reader, statement: Statement, pack_install_id: str) -> Row:
-    row = reader.fetch_one(statement, {"pack_install_id": pack_install_id})
+    row = reader.fetch_one(statement, {"pack_install_id": pack_install_id, "slack_seconds": SLACK_SECONDS})
     if row is None:
         raise errors.InvariantBroken
     return row

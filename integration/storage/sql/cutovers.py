@@ -96,6 +96,41 @@ COUNT_EVENT_CLAIMS = Statement(
     returns=Returns.ROW,
 )
 
+# What no executor takes back, since nothing says when it is over or whose it is.
+COUNT_ENDLESS_CLAIMS = Statement(
+    name="COUNT_ENDLESS_CLAIMS",
+    text="""
+    SELECT COUNT(*) AS Found, MIN(EventId) AS EventId
+      FROM (SELECT EventId
+              FROM _System_ConnectorEvent FORCE INDEX (IX_Event_Executor)
+             WHERE PackInstallId = %(pack_install_id)s AND ExecutionOwner = 'event' AND Status IN ('pending', 'failed')
+               AND ClaimToken IS NOT NULL
+            UNION ALL
+            SELECT EventId
+              FROM _System_ConnectorEvent FORCE INDEX (IX_Event_Executor)
+             WHERE PackInstallId = %(pack_install_id)s AND ExecutionOwner = 'event' AND Status = 'processing'
+               AND (ClaimToken IS NULL OR ClaimedUntil IS NULL)
+            UNION ALL
+            SELECT EventId
+              FROM _System_ConnectorEvent FORCE INDEX (IX_Event_Executor)
+             WHERE PackInstallId = %(pack_install_id)s AND ExecutionOwner = 'work_item' AND Status = 'processing'
+           ) AS endless
+    """,
+    returns=Returns.ROW,
+)
+
+# Without a forward receipt nobody may reap them.
+COUNT_LOST_WORK_ITEMS = Statement(
+    name="COUNT_LOST_WORK_ITEMS",
+    text="""
+    SELECT COUNT(*) AS Found, MIN(WorkId) AS WorkId
+      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Pack)
+     WHERE PackInstallId = %(pack_install_id)s AND State = 'processing'
+       AND (LeaseUntil IS NULL OR LeaseUntil < UTC_TIMESTAMP(6) - INTERVAL %(slack_seconds)s SECOND)
+    """,
+    returns=Returns.ROW,
+)
+
 # What waits and no WorkItem names; by route, since the route says what its work is. A point read an Event: for a
 # NOT EXISTS MariaDB reads the index of every WorkItem that there is.
 COUNT_EVENTS_WITHOUT_WORK = Statement(

@@ -276,6 +276,49 @@ def test_forward__refuses_what_only_a_person_clears_and_changes_nothing(pack, co
     assert code in [obstacle.code for obstacle in read_status(pack.pack_id).obstacles]
 
 
+CLAIM = {"ClaimToken": "t", "ClaimedBy": "an old build", "ClaimedUntil": "2020-01-01"}
+#: Claims of Events that no time ends, as an old build or a hand has left them.
+ENDLESS: dict[str, dict[str, Any]] = {
+    "a token on a pending Event": CLAIM,
+    "a token on a failed Event": {"Status": "failed", **CLAIM},
+    "no end": {"Status": "processing", **CLAIM, "ClaimedUntil": None},
+    "no token": {"Status": "processing", **CLAIM, "ClaimToken": None},
+    "of the WorkItem": {"Status": "processing", "ExecutionOwner": "work_item"},
+}
+
+
+@pytest.mark.evidence("C-01", "C-02")
+@pytest.mark.parametrize("name", ENDLESS)
+def test_forward__does_not_wait_for_a_claim_that_no_time_ends(pack, name):
+    event_id, _ = pack.events(**ENDLESS[name])[0], pack.events()
+    before = whole_database()
+    with pytest.raises(CutoverRefused) as refused:
+        inbound.forward(pack, timeout_seconds=3600.0, wait=lambda seconds: pytest.fail("it waits"))
+    assert codes(refused) == ["claim_without_end"]
+    assert event_id in refused.value.data_fields["obstacles"][0]["sentence"]
+    assert whole_database() == before
+
+
+@pytest.mark.evidence("C-01")
+@pytest.mark.parametrize("until", ["2020-01-01", None])
+def test_forward__waits_for_a_work_item_no_longer_than_its_lease(pack, until):
+    lease = {"LeaseToken": "t", "LeaseOwner": "an old build"}
+    event_id, *_ = pack.events(2)
+    work_id = pack.mirror(event_id, State="processing", Attempt=1, **lease, LeaseUntil="2100-01-01")
+    change("UPDATE _System_ConnectorEvent SET ExecutionOwner = 'work_item' WHERE EventId = %s", event_id)
+    with pytest.raises(CutoverRefused) as refused:
+        inbound.forward(pack)
+    assert codes(refused) == ["work_items_processing"]
+    change("UPDATE _System_ConnectorWorkItem SET LeaseUntil = %s WHERE WorkId = %s", until, work_id)
+    before = whole_database()
+    with pytest.raises(CutoverRefused) as refused:
+        inbound.forward(pack, timeout_seconds=3600.0, wait=lambda seconds: pytest.fail("it waits"))
+    assert codes(refused) == ["work_items_lost"]
+    assert work_id in refused.value.data_fields["obstacles"][0]["sentence"]
+    assert whole_database() == before
+    assert receipts_of(pack) == []
+
+
 @pytest.mark.evidence("C-01")
 def test_forward__without_an_attestation_is_refused(pack):
     before = whole_database()
