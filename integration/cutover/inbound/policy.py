@@ -37,7 +37,7 @@ class Facts:
         event_claims: Claim tokens on Events of the Event executor that have not ended.
         events_to_materialize: Events without work whose route makes a WorkItem of each.
         events_without_route: Events without work whose route cannot be told any more.
-        events_without_range: Events without work whose route coalesces, so that their range cannot be told.
+        events_without_range: Events without work whose route coalesces, found covered by no projection cutover.
         ambiguous_events: Events with WorkItems under both work types.
         mirrors_left_behind: WorkItems never claimed whose Event has ended.
         left_behind_id: One of them.
@@ -175,8 +175,9 @@ RULES: Final[tuple[_Rule, ...]] = (
     _Rule(
         code="events_without_range",
         count=lambda facts: facts.events_without_range,
-        sentence="{count} Events of source projections are in no generation's range.",
-        next_step="Let the Event executor end them, then run it again.",
+        sentence="{count} Events of source projections have no WorkItem, and nothing proves that another's took them.",
+        next_step="Let the Event executor end them if no WorkItem ever executed their projection. Otherwise they may"
+        " have been executed: that needs a recovery decision that is reviewed separately.",
         remedy=Remedy.OPERATOR,
     ),
     _Rule(

@@ -13,6 +13,7 @@ from integration.catalog.reads import RouteDefinition, get_route
 from integration.cutover import receipts
 from integration.cutover.inbound.claimers import Kind, list_claimers
 from integration.cutover.inbound.policy import Facts, Obstacle, find_obstacles
+from integration.projection.coverage import read_cutoffs
 from integration.states import (
     NONTERMINAL_STATES,
     TERMINAL_EVENT_STATUSES,
@@ -137,16 +138,24 @@ def read_coverage(reader: Reader, pack_install_id: str) -> dict[str, Any]:
 
 
 def count_events_without_work(reader: Reader, pack_install_id: str) -> Counter[Without]:
-    """Count the Events that have not ended and that no WorkItem names, by what their route says."""
+    """Count the Events that have not ended and that no WorkItem names, by what their route says.
+
+    An input of a source projection that a projection cutover has found covered is not counted: a generation of the old
+    protocol took it, so that nobody executes it again.
+    """
     found: Counter[Without] = Counter()
-    for row in reader.fetch_all(cutovers.COUNT_EVENTS_WITHOUT_WORK, {"pack_install_id": pack_install_id}):
-        found[_without(row["RouteId"])] += row["Found"]
+    cutoff = read_cutoffs(reader, (pack_install_id,)).get(pack_install_id)
+    params = {"pack_install_id": pack_install_id, "cutoff": cutoff}
+    for row in reader.fetch_all(cutovers.COUNT_EVENTS_WITHOUT_WORK, params):
+        without = _without(row["RouteId"])
+        found[without] += row["Found"] - (int(row["UpToCutoff"]) if without is Without.RANGE else 0)
     return found
 
 
 def list_materializing_routes(reader: Reader, pack_install_id: str) -> dict[str, RouteDefinition]:
     """Return the routes of Events without work that make a WorkItem of each, by id."""
-    rows = reader.fetch_all(cutovers.COUNT_EVENTS_WITHOUT_WORK, {"pack_install_id": pack_install_id})
+    params = {"pack_install_id": pack_install_id, "cutoff": None}
+    rows = reader.fetch_all(cutovers.COUNT_EVENTS_WITHOUT_WORK, params)
     return {row["RouteId"]: get_route(row["RouteId"]) for row in rows if _without(row["RouteId"]) is Without.PER_EVENT}
 
 

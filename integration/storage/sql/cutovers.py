@@ -132,11 +132,12 @@ COUNT_LOST_WORK_ITEMS = Statement(
 )
 
 # What waits and no WorkItem names; by route, since the route says what its work is. A point read an Event: for a
-# NOT EXISTS MariaDB reads the index of every WorkItem that there is.
+# NOT EXISTS MariaDB reads the index of every WorkItem that there is. Up to the cutoff of a projection cutover each
+# input has been proved to be covered by what its projection has completed.
 COUNT_EVENTS_WITHOUT_WORK = Statement(
     name="COUNT_EVENTS_WITHOUT_WORK",
     text="""
-    SELECT e.RouteId, COUNT(*) AS Found
+    SELECT e.RouteId, COUNT(*) AS Found, COALESCE(SUM(COALESCE(e.LaneOrdinal, 0) <= %(cutoff)s), 0) AS UpToCutoff
       FROM _System_ConnectorEvent e FORCE INDEX (IX_Event_Executor)
      WHERE e.PackInstallId = %(pack_install_id)s AND e.ExecutionOwner = 'event' AND e.Status IN ('pending', 'failed')
        AND e.ReplayedAt IS NULL

@@ -14,6 +14,7 @@ from integration.work.process import register_process
 from tests.support import inbound
 from tests.support.bridge import BridgedPack
 from tests.support.inbound import receipts_of, work_of
+from tests.support.old_projections import OldPack
 from tests.support.rollback import outcome_rows
 from tests.support.work import change, item_row
 
@@ -101,3 +102,35 @@ def test_forward_again__is_refused_by_a_conflict_that_came_after_the_reconciliat
     )
     assert len(outcome_rows()) == 1
     assert refused(pack) == ["legacy_outcome_unconfirmed"]
+
+
+@pytest.mark.evidence("C-01", "P-15")
+def test_forward_again__leaves_what_a_projection_cutover_has_found_covered():
+    """Five inputs of which one WorkItem was executed: the others have none, and whoever ran them would do it twice."""
+    pack = OldPack(direction=None)
+    lane = pack.lane()
+    lane.coalesced(5)
+    pack.settle()
+    inbound.roll_back(pack)
+    with pytest.raises(CutoverRefused) as unproved:
+        inbound.forward(pack)
+    (obstacle,) = unproved.value.data_fields["obstacles"]
+    assert (obstacle["code"], obstacle["count"]) == ("events_without_range", 3)
+    assert "no WorkItem ever executed their projection" in obstacle["next_step"]
+
+    change(
+        "INSERT INTO _System_ConnectorProjectionProtocol VALUES (%s, 1, %s, UTC_TIMESTAMP(6), 't')",
+        pack.pack_id,
+        pack.ordinal,
+    )
+    later = lane.event()
+    with pytest.raises(CutoverRefused) as beyond:
+        inbound.forward(pack)
+    (obstacle,) = beyond.value.data_fields["obstacles"]
+    assert (obstacle["code"], obstacle["count"]) == ("events_without_range", 1)
+
+    change("UPDATE _System_ConnectorEvent SET Status = 'skipped' WHERE EventId = %s", later["EventId"])
+    done = inbound.forward(pack)
+    assert (done.is_new, done.materialized) == (True, 0)
+    assert claimed_by_a_worker() == []
+    assert [one.agrees for one in verify(pack.pack_id).agreements if one.name == "coverage"] == [True]

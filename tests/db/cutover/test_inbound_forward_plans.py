@@ -84,6 +84,7 @@ def crowd(db: None) -> dict[str, Any]:
         "event_ids": tuple(ids[:5]),
         "route_ids": (pack.route_id,),
         "after": "",
+        "cutoff": 60,
         "limit": 100,
         "owners": ("event", "work_item"),
         "statuses": ("failed", "pending", "processing"),
@@ -141,9 +142,10 @@ class Recorder:
 
 def rows_read(engine: str, statement: Statement, params: Any) -> float:
     """Return how many rows the steps of a statement have read, at most, once it was executed."""
+    given = {name: tuple(value) if isinstance(value, set) else value for name, value in params.items()}
     analyze, column = ("EXPLAIN ANALYZE", "actRows") if engine == "tidb" else ("ANALYZE", "r_rows")
     with connections["default"].cursor() as cursor:
-        cursor.execute(f"{analyze} {statement.text}", params)
+        cursor.execute(f"{analyze} {statement.text}", given)
         names = [column[0] for column in cursor.description]
         return max(float(dict(zip(names, row, strict=True))[column] or 0) for row in cursor.fetchall())
 
