@@ -216,6 +216,7 @@ _LEASE_NEW = ("new token", "epoch + 1", "attempt + 1", "lease owner", "lease end
 _LEASE_GONE = ("no lease", "no target lane key")
 _END = ("outcome", "end", "no projection key")
 _FAILURE = ("failure class", "failure count", "failure times")
+_HELD, _FREED = ("its rollback fence", "no rollback receipt"), ("no rollback fence",)
 _WAITING: tuple[str, ...] = ("read epoch", "no token", "no rollback fence")
 
 
@@ -355,6 +356,17 @@ TRANSITIONS: tuple[Transition, ...] = (
         Maker.CUTOVER,
         guard=("no token", "no ambiguous attempt"),
         writes=("rollback fence",),
+    ),
+    *_moves(
+        "unfence", (_S.AWAITING_LEGACY_OUTCOME,), _S.PENDING, Maker.CUTOVER, guard=("attempt 0", *_HELD), writes=_FREED
+    ),
+    *_moves(
+        "unfence_retry",
+        (_S.AWAITING_LEGACY_OUTCOME,),
+        _S.RETRY,
+        Maker.CUTOVER,
+        guard=("claimed before", *_HELD),
+        writes=_FREED,
     ),
     *_moves(
         "reconcile",

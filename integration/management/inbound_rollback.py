@@ -41,7 +41,7 @@ class Rollback:
             default=rollback.CHUNK,
             help=f"How many WorkItems one transaction hands over ({rollback.CHUNK}).",
         )
-        parser.add_argument("--abandon", action="store_true", help="Give up a rollback that has handed nothing over.")
+        parser.add_argument("--abandon", action="store_true", help="Give up a rollback that has no receipt yet.")
 
     def run(self, options: Mapping[str, Any]) -> Answer:
         """Roll the pack back, or give the rollback up."""

@@ -117,7 +117,10 @@ def _roll_back(request: Request, using: str) -> RolledBack:
 
 
 def abandon(pack_install_id: str, *, actor: Actor, reason: str, using: str = "default") -> str:
-    """Give up a rollback that has handed nothing over: the pack's workers may claim again.
+    """Give up a rollback whose receipt is not written: the pack's workers may claim again.
+
+    What it has handed over is given back first, in transactions of a few hundred items; killed in between, it is run
+    again, or the rollback is. Each item becomes what it was.
 
     Args:
         pack_install_id: The incarnation.
@@ -132,16 +135,19 @@ def abandon(pack_install_id: str, *, actor: Actor, reason: str, using: str = "de
         InvalidInput: The reason is not valid.
         NotAllowed: The actor may not run cutovers.
         PackNotFound: There is no such incarnation.
-        RollbackRefused: None is open, or it has begun to hand items over.
+        RollbackRefused: None is open.
+        Busy: A lock was not free in time; run it again.
 
-    Locks: NAMESPACE, PACK, LEAF.
+    Locks: NAMESPACE, PACK, WORK_ITEM, LEAF.
     Rule: C-03.
     """
     text = check_reason(reason)
 
     def run(pack: Row) -> str:
-        unit = partial(steps.close_open_fence, pack=pack, actor=actor, reason=text)
-        return db.run(unit, name="cutover.abandon_rollback", using=using)
+        unit = partial(steps.give_back, pack=pack, actor=actor, reason=text)
+        while (fence_id := db.run(unit, name="cutover.abandon_rollback", using=using)) is None:
+            failpoint("rollback.after_given_back")
+        return fence_id
 
     return audited("inbound_cutover.rollback_abandoned", pack_install_id, run, actor=actor, reason=text, using=using)
 

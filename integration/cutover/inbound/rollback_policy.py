@@ -41,7 +41,7 @@ class RollbackCode(StrEnum):
     ADMISSION_OPEN = "admission_open"
     #: Another rollback of the pack is not over.
     FENCE_UNCLOSED = "rollback_fence_unclosed"
-    #: There is no rollback that could be given up, or it has begun to hand items over.
+    #: There is no rollback that could be given up: none is open.
     NOT_ABANDONABLE = "not_abandonable"
     #: There is no rollback whose outcomes could be reconciled: none is sealed, or it is open.
     NOT_SEALED = "rollback_unfinished"

@@ -30,6 +30,8 @@ from integration.values import Actor, new_id
 from integration.work.legacy_outcomes import APPROVED_BUILDS
 
 _PAGE: Final = 5_000
+#: How many items one transaction gives back.
+_GIVEN_BACK: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,28 +279,39 @@ def _seal(pack: LockedPack, request: Request, fence_id: str, proof: Proof, claim
     )
 
 
-def close_open_fence(tx: Tx, *, pack: Row, actor: Actor, reason: str) -> str:
-    """Give up a rollback that has handed nothing over.
+def give_back(tx: Tx, *, pack: Row, actor: Actor, reason: str) -> str | None:
+    """Give the next items that an open rollback holds back to the workers; close its fence when it holds none.
+
+    Nothing was executed meanwhile: before the receipt no executor is admitted, and while the fence is open no worker.
 
     Returns:
-        The fence's id.
+        The fence's id, once it is closed; None while it holds items.
 
     Raises:
-        RollbackRefused: None is open, or it holds an item.
+        RollbackRefused: None is open.
 
-    Locks: NAMESPACE, PACK, LEAF.
+    Locks: NAMESPACE, PACK, WORK_ITEM, LEAF.
+    Rule: C-03.
     """
     locked = _lock(tx, pack["Namespace"], pack["PackInstallId"])
     fence = tx.fetch_one(sql.FIND_UNCLOSED_FENCE, {"pack_install_id": pack["PackInstallId"]})
-    if fence is None or fence["State"] != sql.OPEN or next(list_fenced(tx, fence["FenceId"]), None) is not None:
+    if fence is None or fence["State"] != sql.OPEN:
         raise RollbackRefused(
             Finding(
                 code=RollbackCode.NOT_ABANDONABLE,
-                sentence="No rollback is open, or it has begun to hand items over.",
-                next_step="A rollback that has begun is finished: run it again.",
+                sentence="No rollback is open: there is none, or its receipt is written.",
+                next_step="What a receipt binds is executed and reconciled.",
             )
         )
-    if tx.execute(sql.CLOSE_ROLLBACK_FENCE, {"fence_id": fence["FenceId"], "state": sql.OPEN}) != 1:
+    by_fence = {"fence_id": fence["FenceId"]}
+    items = tx.fetch_all(sql.LIST_FENCED_ITEMS, {**by_fence, "after": "", "limit": _GIVEN_BACK})
+    if items:
+        params = {**by_fence, "work_ids": [item["WorkId"] for item in items]}
+        given_back = tx.execute(sql.UNFENCE_WORK_ITEMS, params) + tx.execute(sql.UNFENCE_RETRIES, params)
+        if given_back != len(items):
+            raise errors.UnexpectedRowCount
+        return None
+    if tx.execute(sql.CLOSE_ROLLBACK_FENCE, {**by_fence, "state": sql.OPEN}) != 1:
         raise errors.UnexpectedRowCount
     told = {"rollback_fence_id": fence["FenceId"]}
     record(locked, fact_of("inbound_cutover.rollback_abandoned", pack, told, actor, reason))

@@ -188,6 +188,28 @@ FENCE_WORK_ITEMS = Statement(
     locks=(LockRank.WORK_ITEM,),
 )
 
+# Back to what they were, while the fence is open: until its receipt is written nobody executes what it holds.
+_UNFENCE: Final = """
+    UPDATE _System_ConnectorWorkItem
+       SET State = '{state}', RollbackExecutionFenceId = NULL, UpdatedAt = UTC_TIMESTAMP(6)
+     WHERE WorkId IN %(work_ids)s
+       AND State = 'awaiting_legacy_outcome'
+       AND RollbackExecutionFenceId = %(fence_id)s
+       AND Attempt {attempt}
+    """
+UNFENCE_WORK_ITEMS = Statement(
+    name="UNFENCE_WORK_ITEMS",
+    text=_UNFENCE.replace("{state}", "pending").replace("{attempt}", "= 0"),
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+UNFENCE_RETRIES = Statement(
+    name="UNFENCE_RETRIES",
+    text=_UNFENCE.replace("{state}", "retry").replace("{attempt}", "> 0"),
+    returns=Returns.COUNT,
+    locks=(LockRank.WORK_ITEM,),
+)
+
 # Whose Events a WorkItem had taken over.
 LIST_TAKEN_OVER = Statement(
     name="LIST_TAKEN_OVER",

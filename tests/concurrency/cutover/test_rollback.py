@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from integration.cutover import receipts
+from integration.cutover.inbound import rollback, rollback_steps
 from integration.cutover.inbound.rollback_policy import digest_set
 from integration.storage import db
 from tests.concurrency.cutover import rollback_racers as racers
 from tests.support.meetings import await_file
 from tests.support.processes import race
-from tests.support.rollback import FENCES, MovedPack, deliver_end, kill, outcome_rows, receipts_of, states
+from tests.support.rollback import FENCES, OWNER, MovedPack, deliver_end, kill, outcome_rows, receipts_of, states
 from tests.support.work import event_row, item_row, query
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
@@ -58,6 +59,27 @@ def test_rollback__killed_anywhere_has_done_no_step_by_halves_and_is_finished_by
     assert [fence["State"] for fence in query(f"SELECT State FROM {FENCES}")] == ["sealed"]
     assert len(receipts_of(pack.pack_id)) == 2
     assert receipts.find_faults(receipts.list_receipts(db.read(), pack.pack_id)) == ()
+
+
+@pytest.mark.evidence("C-03")
+def test_abandon__killed_half_way_keeps_claims_stopped_and_is_finished_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(rollback_steps, "_GIVEN_BACK", 1)
+    pack = MovedPack()
+    work_ids = pack.waiting(4)
+    kill(tmp_path, "rollback.after_chunk", lambda: pack.roll_back(chunk=3))
+
+    def abandon() -> None:
+        rollback.abandon(pack.pack_id, actor=OWNER, reason="Later")
+
+    kill(tmp_path, "rollback.after_given_back", abandon)
+    assert states(work_ids) == {"awaiting_legacy_outcome": 2, "pending": 2}
+    assert [fence["State"] for fence in query(f"SELECT State FROM {FENCES}")] == ["open"]
+
+    abandon()
+
+    assert states(work_ids) == {"pending": 4}
+    assert [fence["State"] for fence in query(f"SELECT State FROM {FENCES}")] == ["closed"]
+    assert pack.roll_back().item_count == 4
 
 
 @pytest.mark.evidence("C-03", "C-10")

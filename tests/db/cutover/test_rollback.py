@@ -257,17 +257,46 @@ def test_abandon__lets_workers_claim_again_while_nothing_was_handed_over():
         rollback.abandon(pack.pack_id, actor=OWNER, reason="Later")
 
 
-def test_abandon__of_what_was_handed_over_is_refused():
+@pytest.mark.evidence("C-03")
+def test_abandon__gives_back_what_was_handed_over_as_it_was():
+    pack = MovedPack()
+    work_ids = [pack.released(), *pack.waiting(3)]
+    before = [without_time(item_row(work_id)) for work_id in work_ids]
+    stop_after_one(pack)
+    assert [item_row(work_id)["State"] for work_id in work_ids].count("awaiting_legacy_outcome") == 1
+
+    fence_id = rollback.abandon(pack.pack_id, actor=OWNER, reason="Later")
+
+    assert fence_row(fence_id)["State"] == "closed"
+    assert [without_time(item_row(work_id)) for work_id in work_ids] == before
+    assert register_process(roles=frozenset(), concurrency=1, build_version="tests").fence_for(pack.pack_id) is not None
+    assert pack.roll_back().item_count == 4
+
+
+def test_abandon__of_a_rollback_whose_receipt_is_written_is_refused():
     pack = MovedPack()
     pack.waiting(3)
-    stop_after_one(pack)
+    pack.roll_back()
     before = system_rows()
-    with pytest.raises(RollbackRefused):
+    with pytest.raises(RollbackRefused, match="its receipt is written"):
         rollback.abandon(pack.pack_id, actor=OWNER, reason="Later")
     assert system_rows() == before
-    assert pack.roll_back().item_count == 3
-    with pytest.raises(RollbackRefused):
-        rollback.abandon(pack.pack_id, actor=OWNER, reason="Later")
+
+
+@pytest.mark.evidence("C-09")
+def test_abandon__ends_a_rollback_that_an_input_of_a_projection_has_overtaken():
+    pack = MovedPack()
+    work_ids = pack.waiting(2)
+    stop_after_one(pack)
+    project(pack, 8, 7)
+    assert pack.refusal(chunk=1) == "ranges_admitted"
+    rollback.abandon(pack.pack_id, actor=OWNER, reason="This incarnation stays")
+    assert {item_row(work_id)["State"] for work_id in work_ids} == {"pending"}
+
+
+def without_time(row: dict[str, Any]) -> dict[str, Any]:
+    """Return an item's row but for when it was written."""
+    return {name: value for name, value in row.items() if name != "UpdatedAt"}
 
 
 class Stopped(Exception):
