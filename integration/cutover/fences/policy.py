@@ -13,6 +13,7 @@ from integration.ingress.policy import EVENT_KIND, EVERY_SCOPE
 from integration.storage.db import Row
 
 LONGEST: Final = timedelta(days=30)
+LONGEST_WAIT_SECONDS: Final = 3600.0
 _DURATION: Final = re.compile(r"([0-9]{1,7})\s*([smhd]?)", re.ASCII)
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -61,6 +62,18 @@ def check_duration(expires_in: timedelta | None) -> timedelta | None:
         message = "A time to end in is 1 second to 30 days, in whole seconds; leave it out for one without an end."
         raise errors.InvalidInput(message, field="expires_in", found=f"{expires_in.total_seconds():g} seconds")
     return expires_in
+
+
+def check_wait(seconds: float) -> float:
+    """Return for how long a barrier may wait, in seconds.
+
+    Raises:
+        InvalidInput: It is no number from 0 to 3600.
+    """
+    if not 0 <= seconds <= LONGEST_WAIT_SECONDS:
+        message = f"The time to wait is 0 to {LONGEST_WAIT_SECONDS:g} seconds."
+        raise errors.InvalidInput(message, field="wait_seconds", found=f"{seconds:g}")
+    return seconds
 
 
 def parse_duration(text: str) -> timedelta:

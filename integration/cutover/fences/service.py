@@ -62,7 +62,7 @@ def arm_fence(
         expires_in: After which time it ends by itself; None for when somebody lifts it.
         reason: Why, 1 to 500 characters on one line.
         actor: Who arms it.
-        wait_seconds: How long the second step may wait.
+        wait_seconds: How long the second step may wait, 0 to 3600.
         using: The database alias.
 
     Returns:
@@ -83,6 +83,7 @@ def arm_fence(
     reason = check_reason(reason)
     policy.check_scope(scope)
     policy.check_duration(expires_in)
+    policy.check_wait(wait_seconds)
     fence_id = new_id()
 
     def unit(tx: Tx) -> tuple[str, bool]:
@@ -225,7 +226,7 @@ def lift_override(
         override_id: The override.
         actor: Who takes it back.
         reason: Why, if that is to be said.
-        wait_seconds: How long to wait for what began before.
+        wait_seconds: How long to wait for what began before, 0 to 3600.
         using: The database alias.
 
     Returns:
@@ -233,7 +234,7 @@ def lift_override(
 
     Raises:
         NotAllowed: The actor may not run cutovers.
-        InvalidInput: The reason is not valid.
+        InvalidInput: The reason or the time to wait is not valid.
         OverrideNotFound: There is no such override.
         OverrideNotLive: It was taken back already, or ran out.
         Busy: The database is busy; nothing was changed.
@@ -243,6 +244,7 @@ def lift_override(
     """
     demand_cutover(actor)
     reason = check_reason(reason) if reason.strip() else ""
+    policy.check_wait(wait_seconds)
     before = reads.get_override(override_id, using=using)
     fence = reads.get_fence(before.fence_id, using=using)
     facts = {"override_id": override_id, "override_scope": before.scope, "granted_by": before.granted_by}

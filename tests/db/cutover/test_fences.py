@@ -266,6 +266,9 @@ def test_rights__are_asked_before_anything_is_read(name: str):
         ({"expires_in": timedelta(days=31)}, "expires_in"),
         ({"reason": " "}, "reason"),
         ({"reason": "a\nb"}, "reason"),
+        ({"wait_seconds": float("nan")}, "wait_seconds"),
+        ({"wait_seconds": float("inf")}, "wait_seconds"),
+        ({"wait_seconds": -1.0}, "wait_seconds"),
     ],
 )
 def test_arm__with_a_bad_term_changes_nothing(pack_id: str, over: dict[str, Any], field: str):
@@ -273,6 +276,14 @@ def test_arm__with_a_bad_term_changes_nothing(pack_id: str, over: dict[str, Any]
         arm(**over)
     assert caught.value.data_fields["field"] == field
     assert rows_of(FENCES) == []
+
+
+def test_override__is_not_taken_back_with_a_wait_that_has_no_end(pack_id: str):
+    override = grant(arm().fence.fence_id, "deal.created").override
+    with pytest.raises(errors.InvalidInput) as caught:
+        service.lift_override(override.override_id, actor=DELIA, wait_seconds=float("nan"))
+    assert caught.value.data_fields == {"field": "wait_seconds", "found": "nan"}
+    assert reads.get_override(override.override_id).state is OverrideState.LIVE
 
 
 def test_what_is_not_there__is_not_found(pack_id: str):
