@@ -82,7 +82,9 @@ def reconcile(pack_install_id: str, *, actor: Actor, using: str = "default") -> 
     Locks: WORK_ITEM, LEAF; to close the fence NAMESPACE, PACK, LEAF.
     Rule: C-05, C-06, C-07.
     """
-    return audited(_ACTION, pack_install_id, lambda pack: _reconcile(pack, actor, using), actor=actor, reason="")
+    return audited(
+        _ACTION, pack_install_id, lambda pack: _reconcile(pack, actor, using), actor=actor, reason="", using=using
+    )
 
 
 def _reconcile(pack: Row, actor: Actor, using: str) -> Reconciled:
@@ -172,7 +174,8 @@ def _find_missing(fence_id: str, using: str) -> Counter[WorkItemState | None]:
         rows = db.read(using).fetch_all(legacy_outcomes.LIST_AWAITING_ITEMS, params)
         missing = [row for row in rows if row["HasReceipt"] == 0 and _has_ended(row["EventStatus"])]
         if missing:
-            moved.update(db.run(partial(_lose_all, missing=missing, fence_id=fence_id), name="cutover.miss_outcomes"))
+            unit = partial(_lose_all, missing=missing, fence_id=fence_id)
+            moved.update(db.run(unit, name="cutover.miss_outcomes", using=using))
         if len(rows) < PAGE:
             return moved
         after = rows[-1]["WorkId"]

@@ -19,7 +19,7 @@ from integration.legacy.claim import EventClaim, claim_event, reclaim_expired
 from integration.legacy.policy import HeldBack
 from integration.legacy.process import BridgeRefused, register_executor
 from integration.states import EventStatus
-from integration.storage import db
+from integration.storage import db, probe
 from integration.storage.locks import lock_executed_event
 from integration.values import Actor, new_id
 from integration.work.execute import Verdict
@@ -286,6 +286,34 @@ def test_reconcile__leaves_unknown_what_is_not_proved_and_does_not_close(pack, n
     again = pack.reconcile()
     assert (again.reconciled, again.lost, again.is_closed) == (0, 0, False)
     assert system_rows() == before
+
+
+def test_reconcile__of_a_named_database_reads_and_writes_no_other(pack, monkeypatch):
+    """Each read and each transaction names it; here it is a name for the one that there is."""
+    work_id, event_id, _ = rolled_back(pack)
+    pack.run_out()
+    forget_receipt(event_id)
+    real_read, real_run, real_capabilities = db.read, db.run, probe.capabilities
+    named: list[str] = []
+
+    def run(*arguments: Any, using: str = "default", **options: Any) -> Any:
+        named.append(using)
+        return real_run(*arguments, **options)
+
+    def read(using: str = "default") -> Any:
+        named.append(using)
+        return real_read()
+
+    def capabilities(using: str = "default") -> Any:
+        named.append(using)
+        return real_capabilities()
+
+    monkeypatch.setattr(db, "run", run)
+    monkeypatch.setattr(db, "read", read)
+    monkeypatch.setattr(probe, "capabilities", capabilities)
+    projector.reconcile(pack.pack_id, actor=OWNER, using="another")
+    assert set(named) == {"another"}
+    assert item_row(work_id)["State"] == "legacy_outcome_unknown"
 
 
 @pytest.mark.evidence("C-06")
