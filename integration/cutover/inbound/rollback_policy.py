@@ -31,6 +31,8 @@ class RollbackCode(StrEnum):
     OUTCOME_AMBIGUOUS = "outcome_ambiguous"
     #: The attempts of an item are not all there, or contradict it.
     HISTORY_UNVERIFIABLE = "history_unverifiable"
+    #: Somebody asked that an item be cancelled, and it has not ended.
+    CANCEL_REQUESTED = "cancel_requested"
     #: The Event executor could not execute the Event of an item.
     EVENT_CONFLICT = "event_conflict"
     #: Inputs of source projections were admitted above the cutoff.
@@ -152,6 +154,13 @@ def decide_item(item: Row, attempts: Sequence[Row], effects: Sequence[Row]) -> F
     facts = {"work_id": item["WorkId"], "state": item["State"], "attempt": item["Attempt"]}
     if item["IsProjection"]:
         return _ranges("An item of a source projection has not ended.", facts)
+    if item["IsCancelRequested"]:
+        return Finding(
+            code=RollbackCode.CANCEL_REQUESTED,
+            sentence="A waiting item was to be cancelled while it ran, and was given back instead.",
+            next_step="Cancel it, which now ends it at once; then run it again.",
+            facts=facts,
+        )
     if effects and any(_may_have_left(effect) for effect in effects):
         return Finding(
             code=RollbackCode.OUTCOME_AMBIGUOUS,

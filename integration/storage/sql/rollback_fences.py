@@ -87,6 +87,7 @@ _TO_FENCE: Final = """
     SELECT w.WorkId, w.EventId, w.RouteId, w.Namespace, w.SourceLane, w.TargetLane, w.LaneOrdinal, w.State,
            w.Attempt, w.FailureClass, w.LeaseToken IS NOT NULL AS IsLeased,
            w.ProjectionKey IS NOT NULL AS IsProjection, w.RollbackExecutionFenceId IS NOT NULL AS IsFenced,
+           w.CancelRequestedAt IS NOT NULL AS IsCancelRequested,
            e.WorkType = w.WorkType AND e.Status IN ('pending', 'failed') AND e.ClaimToken IS NULL
              AND e.ReplayedAt IS NULL AS IsExecutable
       FROM _System_ConnectorWorkItem AS w FORCE INDEX (IX_WorkItem_Pack)

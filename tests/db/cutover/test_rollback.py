@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -158,6 +159,10 @@ REFUSALS: dict[str, tuple[str, Callable[[MovedPack], Any]]] = {
     "blocked": ("blocked_item", lambda pack: pack.waiting(State="blocked", BlockedOn="x")),
     "failed": ("prior_dispatch", lambda pack: pack.tried("retry", FailureClass="flow_error")),
     "lost": ("outcome_ambiguous", lost),
+    "to be cancelled": (
+        "cancel_requested",
+        lambda pack: pack.released(CancelRequestedAt=datetime.now(UTC), CancelRequestedBy="ana"),
+    ),
     "effect": ("outcome_ambiguous", lambda pack: effect_of(pack.released())),
     "history": ("history_unverifiable", unhistoried),
     "lease": ("history_unverifiable", lambda pack: pack.waiting(LeaseToken="t")),

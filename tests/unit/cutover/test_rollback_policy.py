@@ -30,6 +30,7 @@ def item(**over: Any) -> dict[str, Any]:
         "IsLeased": 0,
         "IsProjection": 0,
         "IsFenced": 0,
+        "IsCancelRequested": 0,
         "IsExecutable": 1,
     }
     return {**row, **over}
@@ -49,6 +50,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]
     "given back before its flow was called": (item(), [attempt()], [], None),
     "given back twice": (item(Attempt=2), [attempt(1, Outcome="released"), attempt(2)], [], None),
     "failed before it was dispatched": (item(FailureClass="flow_unknown"), [attempt(DispatchedAt=None)], [], None),
+    "to be cancelled": (item(IsCancelRequested=1), [attempt()], [], RollbackCode.CANCEL_REQUESTED),
     "an effect that never left": (item(), [attempt()], [effect()], None),
     "failed": (item(FailureClass="flow_error"), [attempt()], [], RollbackCode.PRIOR_DISPATCH),
     "failed before, then given back": (
