@@ -39,7 +39,7 @@ class Rollback:
             "--chunk",
             type=int,
             default=rollback.CHUNK,
-            help=f"How many WorkItems one transaction hands over ({rollback.CHUNK}).",
+            help=f"How many WorkItems one transaction hands over, up to {rollback.LARGEST_CHUNK} ({rollback.CHUNK}).",
         )
         parser.add_argument("--abandon", action="store_true", help="Give up a rollback that has no receipt yet.")
 

@@ -28,6 +28,8 @@ from integration.values import Actor, new_id
 
 #: How many items one transaction hands over.
 CHUNK: Final = 500
+#: And how many at the most: their rows are locked, and their ids are in one statement.
+LARGEST_CHUNK: Final = 10_000
 _LONGEST_BUILD: Final = 64
 
 
@@ -53,7 +55,7 @@ def roll_back(
         reason: Why, 1 to 500 characters on one line; it goes into the receipt and the audit trail.
         attestation: What the operator says of unregistered processes that claim WorkItems; the receipt carries it.
         approved_builds: The build versions whose Event executor is admitted; at least one.
-        chunk: How many items one transaction hands over.
+        chunk: How many items one transaction hands over, 1 to 10 000.
         using: The database alias.
 
     Returns:
@@ -72,8 +74,8 @@ def roll_back(
     Rule: C-02, C-03, C-04, C-09, C-10.
     """
     text, builds, said = check_reason(reason), _check_builds(approved_builds), _check_attestation(attestation)
-    if chunk < 1:
-        message = "A transaction hands over at least one item."
+    if not 1 <= chunk <= LARGEST_CHUNK:
+        message = f"A transaction hands over 1 to {LARGEST_CHUNK} items."
         raise errors.InvalidInput(message, field="chunk", found=str(chunk))
 
     def run(pack: Row) -> RolledBack:

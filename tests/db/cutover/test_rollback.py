@@ -419,6 +419,8 @@ def test_rollback__is_the_right_of_who_may_run_cutovers():
         ({"attestation": "x" * 501}, "attest"),
         ({"attestation": "a\x00b"}, "attest"),
         ({"chunk": 0}, "chunk"),
+        ({"chunk": 10_001}, "chunk"),
+        ({"chunk": 2**64}, "chunk"),
     ],
 )
 def test_rollback__refuses_what_is_not_valid_and_names_it(over, field):
