@@ -8,10 +8,11 @@ as soon as its row could be locked once. That is all the barrier does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from integration import errors
 from integration.audit.policy import AuditFact, AuditOutcome, check_reason
@@ -36,6 +37,8 @@ from integration.storage.locks import LockedNamespace, lock_namespace
 from integration.storage.sql import fences as sql
 from integration.storage.sql.audit import READ_DATABASE_TIME
 from integration.values import Actor, new_id
+
+_ID: Final = re.compile(r"[0-9a-f-]{36}", re.ASCII)
 
 
 def arm_fence(
@@ -79,7 +82,7 @@ def arm_fence(
     Locks: NAMESPACE; then, each in a transaction of its own, PACK.
     Rule: C-14.
     """
-    demand_cutover(actor)
+    _demand("armed", "", actor=actor, using=using)
     reason = check_reason(reason)
     policy.check_scope(scope)
     policy.check_duration(expires_in)
@@ -126,7 +129,7 @@ def lift_fence(fence_id: str, *, actor: Actor, reason: str = "", using: str = "d
 
     Locks: NAMESPACE, LEAF.
     """
-    demand_cutover(actor)
+    _demand("lifted", fence_id, actor=actor, using=using)
     reason = check_reason(reason) if reason.strip() else ""
     before = reads.get_fence(fence_id, using=using)
     facts = {"armed_at": before.armed_at.isoformat(), "armed_by": before.armed_by}
@@ -180,7 +183,7 @@ def grant_override(
 
     Locks: NAMESPACE.
     """
-    demand_cutover(actor)
+    _demand("overridden", fence_id, actor=actor, using=using)
     reason = check_reason(reason)
     policy.check_duration(expires_in)
     before = reads.get_fence(fence_id, using=using)
@@ -242,7 +245,7 @@ def lift_override(
 
     Locks: NAMESPACE, LEAF; then, each in a transaction of its own, PACK.
     """
-    demand_cutover(actor)
+    _demand("closed", "", actor=actor, using=using)
     reason = check_reason(reason) if reason.strip() else ""
     policy.check_wait(wait_seconds)
     before = reads.get_override(override_id, using=using)
@@ -270,6 +273,17 @@ def lift_override(
         refused = OverrideNotLive(message, override_id=override_id, state=override.state.value)
         _refuse("closed", refused, fence, actor=actor, reason=reason, using=using)
     return override
+
+
+def _demand(verb: str, ref_id: str, *, actor: Actor, using: str) -> None:
+    """Demand the right to change fences; who lacks it is in the trail, with the fence that he named."""
+    try:
+        demand_cutover(actor)
+    except errors.NotAllowed as refusal:
+        named = ref_id if _ID.fullmatch(ref_id) else ""
+        fact = _fact(verb, named, EVERY_SCOPE, actor=actor, reason="", facts={"code": refusal.code})
+        record_alone(replace(fact, outcome=AuditOutcome.REFUSED), using=using)
+        raise
 
 
 def _find_same(tx: Tx, namespace: str, scope: str, expires_in: timedelta | None) -> str | None:

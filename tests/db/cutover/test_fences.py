@@ -250,12 +250,28 @@ CALLS: dict[str, Callable[[Actor], object]] = {
     "close": lambda actor: service.lift_override(new_id(), actor=actor),
 }
 
+ACTION_OF = {
+    "arm": "admission_fence.armed",
+    "lift": "admission_fence.lifted",
+    "grant": "admission_fence.overridden",
+    "close": "admission_fence.closed",
+}
+
 
 @pytest.mark.parametrize("name", CALLS)
-def test_rights__are_asked_before_anything_is_read(name: str):
+def test_rights__are_asked_before_anything_is_read_and_the_refusal_is_in_the_trail(name: str):
     with pytest.raises(errors.NotAllowed):
         CALLS[name](Actor(user_id=3, name="vera", permissions=frozenset({"integration.view_connector_event"})))
-    assert audit_entries() == []
+    (entry,) = audit_entries()
+    assert (entry["action"], entry["outcome"], entry["actor_name"]) == (ACTION_OF[name], "refused", "vera")
+    assert json.loads(entry["facts"]) == {"code": "permission_denied"}
+    assert (entry["ref_id"] == "") == (name in {"arm", "close"})
+
+
+def test_trail__of_who_may_not_repeats_nothing_that_is_no_id():
+    with pytest.raises(errors.NotAllowed):
+        service.lift_fence("mine\n<b>", actor=Actor(user_id=3, name="vera", permissions=frozenset()))
+    assert [entry["ref_id"] for entry in audit_entries()] == [""]
 
 
 @pytest.mark.parametrize(
