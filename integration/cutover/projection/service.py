@@ -206,13 +206,19 @@ def _find(reader: Reader, pack_install_id: str) -> Checkpoint | None:
 
 def _write(audited: Audit, actor: Actor, patience: Patience, using: str) -> Checkpoint:
     pack_install_id = audited.pack.pack_install_id
+    tried: Checkpoint | None = None
 
     def unit(tx: Tx) -> Checkpoint:
+        nonlocal tried
         patience.check()
-        return _write_once(tx, audited, actor, patience)
+        tried = _write_once(tx, audited, actor, patience)
+        return tried
 
     def settle(reader: Reader) -> Checkpoint | None:
-        return _find(reader, pack_install_id)
+        found = _find(reader, pack_install_id)
+        # By the time that the database gave it: the row is this run's, or another was faster after all.
+        is_own = tried is not None and found == replace(tried, is_new=False)
+        return tried if is_own else found
 
     while True:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import OperationalError, connections
 
 from integration import errors
 from integration.cutover.projection import service
@@ -415,3 +416,57 @@ def test_cutover__is_stopped_in_the_middle_of_the_history_and_leaves_nothing(
         service.cut_over(pack_id, actor=SYSTEM_ACTOR, patience=patience, progress=lambda done, of: patience.stop())
     assert (protocol_rows(), audit_rows()) == ([], [])
     assert history() == before
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.evidence("P-16")
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_cutover__whose_commit_was_not_answered__says_that_it_wrote_the_row(
+    pack: OldPack, monkeypatch: pytest.MonkeyPatch, is_stored: bool
+):
+    pack.lane().coalesced()
+    pack.settle()
+    connection = connections["default"]
+    commit, lost = connection._commit, []
+
+    def unanswered() -> None:
+        if lost:
+            return commit()
+        lost.append(True)
+        if is_stored:
+            commit()
+        raise OperationalError(2013, "Lost connection to server during query")
+
+    monkeypatch.setattr(connection, "_commit", unanswered)
+    done = cut_over(pack.pack_id)
+    assert (lost, done.is_new) == ([True], True)
+    assert [row["WrittenAt"] for row in protocol_rows()] == [done.written_at.replace(tzinfo=None)]
+    assert audit_rows() == [("projection.cut_over", "done")]
+    assert not cut_over(pack.pack_id).is_new
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.evidence("P-16")
+def test_cutover__that_another_overtook_while_its_commit_was_not_answered__says_so(
+    pack: OldPack, monkeypatch: pytest.MonkeyPatch
+):
+    pack.lane().coalesced()
+    pack.settle()
+    connection = connections["default"]
+    commit, lost = connection._commit, []
+
+    def unanswered() -> None:
+        if lost:
+            return commit()
+        lost.append(True)
+        connection.connection.rollback()
+        connection.connection.cursor().execute(
+            "INSERT INTO _System_ConnectorProjectionProtocol VALUES (%s, 1, %s, '2026-01-01', 'another')",
+            (pack.pack_id, pack.ordinal),
+        )
+        connection.connection.commit()
+        raise OperationalError(2013, "Lost connection to server during query")
+
+    monkeypatch.setattr(connection, "_commit", unanswered)
+    done = cut_over(pack.pack_id)
+    assert (lost, done.is_new, done.written_by) == ([True], False, "another")
