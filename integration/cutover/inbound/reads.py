@@ -133,8 +133,11 @@ def find_unfinished_rollback(reader: Reader, pack: Row) -> tuple[Obstacle, ...]:
 
 
 def read_coverage(reader: Reader, pack_install_id: str) -> dict[str, Any]:
-    """Return how many Events wait whose WorkItem was never claimed: JSON values."""
-    return {"owned_by_event": _sum(_count_events(reader, pack_install_id, [ExecutionOwner.EVENT], OPEN_STATUSES))}
+    """Return how many Events wait and are the Event executor's, and of how many the WorkItem has ended: JSON values."""
+    return {
+        "owned_by_event": _sum(_count_events(reader, pack_install_id, [ExecutionOwner.EVENT], OPEN_STATUSES)),
+        "work_item_ended": _count(reader, cutovers.COUNT_EVENTS_LEFT_BEHIND, pack_install_id),
+    }
 
 
 def count_events_without_work(reader: Reader, pack_install_id: str) -> Counter[Without]:

@@ -217,6 +217,20 @@ COUNT_MIRRORS_LEFT_BEHIND = Statement(
     returns=Returns.ROW,
 )
 
+# The other way round: it waits for good, since its WorkItem has ended and nobody else executes it.
+COUNT_EVENTS_LEFT_BEHIND = Statement(
+    name="COUNT_EVENTS_LEFT_BEHIND",
+    text="""
+    SELECT COUNT(*) AS Found
+      FROM _System_ConnectorEvent e FORCE INDEX (IX_Event_Executor)
+           STRAIGHT_JOIN _System_ConnectorWorkItem w FORCE INDEX (UX_WorkItem_Event) ON w.EventId = e.EventId
+     WHERE e.PackInstallId = %(pack_install_id)s AND e.ExecutionOwner = 'event' AND e.Status IN ('pending', 'failed')
+       AND e.ReplayedAt IS NULL
+       AND w.State IN ('succeeded', 'skipped', 'dead', 'cancelled', 'reconciled_legacy_terminal')
+    """,
+    returns=Returns.ROW,
+)
+
 # What a rollback handed over and no receipt confirms; of every fence that the pack ever had.
 COUNT_UNCONFIRMED_OUTCOMES = Statement(
     name="COUNT_UNCONFIRMED_OUTCOMES",

@@ -130,6 +130,7 @@ def test_receipt__binds_what_the_locks_have_shown(pack):
     stopped.stop()
     pack.events(3)
     pack.events(Status="dead")
+    mirror_of(pack, {"State": "cancelled"})
     done = inbound.forward(pack)
     (row,) = receipts_of(pack)
     proof = proof_of(pack)
@@ -144,12 +145,13 @@ def test_receipt__binds_what_the_locks_have_shown(pack):
     ]
     assert proof["processes"][1]["evicted_by"] == "owner"
     assert proof["coverage"] == {
-        "owned_by_event": 3,
+        "owned_by_event": 4,
+        "work_item_ended": 1,
         "without_work_item": 0,
         "ambiguous": 0,
     }
     assert proof["schema"]["is_complete"] is True
-    assert proof["history"]["events"] == {"event/dead": 1, "event/pending": 3}
+    assert proof["history"]["events"] == {"event/dead": 1, "event/pending": 4}
     assert actions() == [("claims_stopped", "done"), ("moved_forward", "done")]
 
 

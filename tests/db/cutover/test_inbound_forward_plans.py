@@ -23,6 +23,7 @@ STATEMENTS = [
     cutovers.COUNT_EVENTS_OF_PACK,
     cutovers.COUNT_WORK_ITEMS_OF_PACK,
     cutovers.COUNT_EVENT_CLAIMS,
+    cutovers.COUNT_EVENTS_LEFT_BEHIND,
     cutovers.COUNT_ENDLESS_CLAIMS,
     cutovers.COUNT_LOST_WORK_ITEMS,
     cutovers.COUNT_EVENTS_WITHOUT_WORK,
