@@ -26,12 +26,13 @@ BATTERIES = {
     "r6": "batteries.r6_histories",
     "r6-replay": "batteries.r6_replays",
     "r7": "batteries.r7_models",
+    "r7-cutover": "batteries.r7_cutovers",
     "r8": "batteries.r8_interleavings",
     "r10": "batteries.r10_faults",
 }
 OWN_SERVER = frozenset({"r5"})
 #: These ask no database.
-NO_SERVER = frozenset({"r7"})
+NO_SERVER = frozenset({"r7", "r7-cutover"})
 BROKEN, NOT_WORKING = 1, 3
 
 

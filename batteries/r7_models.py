@@ -81,15 +81,15 @@ def defines_of(words: Sequence[str]) -> list[str]:
     return [f"-D{word}" if "=" in word or word in _SWITCHES else f"-DNO_{word}" for word in words]
 
 
-def walk(folder: Path, defines: Sequence[str], *, optimize: int = 0) -> Walk:
-    """Let spin walk through the model in an empty folder.
+def walk(folder: Path, defines: Sequence[str], *, model: Path = MODEL, optimize: int = 0) -> Walk:
+    """Let spin walk through a model in an empty folder.
 
     Raises:
         BatteryBroken: spin or gcc is missing or refuses the model, or not every state was reached.
     """
     is_liveness = "-DLIVENESS" in defines
     folder.mkdir(parents=True)
-    _run(folder, "spin", *defines, "-a", str(MODEL))
+    _run(folder, "spin", *defines, "-a", str(model))
     _run(
         folder,
         "gcc",
@@ -107,7 +107,7 @@ def walk(folder: Path, defines: Sequence[str], *, optimize: int = 0) -> Walk:
     if stored is None or depth is None or "error: max search depth" in told or (found is None) != ("errors: 0" in told):
         message = f"spin's walk says neither:\n{told}"
         raise BatteryBroken(message)
-    trace = "" if found is None else _run(folder, "spin", *defines, "-k", f"{MODEL.name}.trail", "-t", "-p", str(MODEL))
+    trace = "" if found is None else _run(folder, "spin", *defines, "-k", f"{model.name}.trail", "-t", "-p", str(model))
     return Walk(
         states=int(stored[1]),
         depth=int(depth[1]),

@@ -134,16 +134,16 @@ def test_model__takes_the_steps_of_real_replays_in_their_order(monkeypatch: pyte
     assert taken == set(order)
 
 
-def run_battery(folder: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
+def run_battery(folder: Path, *arguments: str, name: str = "r7") -> tuple[int, str, dict[str, Any]]:
     """Run the shortest form in a process of its own; return its code, what it said and what it stored."""
     # It must not need what the address names.
     started = start_python(
-        ["-m", "batteries", "r7", "--form", "shortest", *arguments],
+        ["-m", "batteries", name, "--form", "shortest", *arguments],
         "mysql://nowhere/none",
         LOCKHOUSE_BATTERY_RESULTS=str(folder),
     )
     code = started.wait(600)
-    stored = folder / "r7.jsonl"
+    stored = folder / f"{name}.jsonl"
     assert stored.exists(), started.output
     line: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
     return code, started.output, line
