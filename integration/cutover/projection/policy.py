@@ -16,10 +16,9 @@ from enum import StrEnum
 from typing import Final
 
 from integration import errors
+from integration.cutover.receipts import Direction
+from integration.ingress.policy import EVERY_SCOPE
 from integration.states import EventStatus, ExecutionOwner, PackStatus
-
-EVERY_SCOPE: Final = "*"
-FORWARD: Final = "forward"
 
 
 class Reason(StrEnum):
@@ -165,7 +164,7 @@ def decide_conditions(found: Conditions) -> Iterator[Reason]:
     """
     if found.status is not PackStatus.ACTIVE:
         yield Reason.PACK_NOT_ACTIVE
-    if found.direction != FORWARD:
+    if found.direction != Direction.FORWARD:
         yield Reason.HANDOFF_MISSING
     fence = _decide_fences(found.fences)
     if fence is not None:
