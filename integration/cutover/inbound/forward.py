@@ -20,6 +20,7 @@ from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record
 from integration.cutover import receipts
 from integration.cutover.inbound import reads
+from integration.cutover.inbound.auditing import fact_of
 from integration.cutover.inbound.claimers import Kind, evict_claimers
 from integration.cutover.inbound.forward_proof import prove
 from integration.cutover.inbound.policy import Obstacle, find_obstacles
@@ -33,6 +34,7 @@ from integration.storage.sql import cutovers, scheduler_leases
 from integration.storage.sql.scheduler_leases import EVENT_EXECUTOR, SEIZED
 from integration.values import Actor
 from integration.work.finish import SUMMARIES
+from integration.work.reap import SLACK_SECONDS
 
 _RECLAIM_BATCH: Final = 100
 _TOKEN_BYTES: Final = 24
@@ -178,13 +180,13 @@ def take_back_lost(pack_install_id: str) -> int:
     Locks: EVENT.
     Rule: C-02.
     """
-    params = {"pack_install_id": pack_install_id, "slack_seconds": reads.SLACK_SECONDS, "limit": _RECLAIM_BATCH}
+    params = {"pack_install_id": pack_install_id, "slack_seconds": SLACK_SECONDS, "limit": _RECLAIM_BATCH}
     taken = 0
     for row in db.read().fetch_all(cutovers.LIST_LOST_EVENT_CLAIMS, params):
         key = {"event_id": row["EventId"], "claim_token": row["ClaimToken"]}
         taken += db.execute_alone(
             cutovers.TAKE_EVENT_BACK,
-            {**key, "slack_seconds": reads.SLACK_SECONDS, "last_error": SUMMARIES[FailureClass.LEASE_LOST]},
+            {**key, "slack_seconds": SLACK_SECONDS, "last_error": SUMMARIES[FailureClass.LEASE_LOST]},
         )
         failpoint("inbound_forward.taken_back")
     return taken
@@ -277,15 +279,11 @@ def fact(
         facts: Ids, codes and counts.
         outcome: How it ended.
     """
-    return AuditFact(
-        action=f"inbound_cutover.{verb}",
+    return fact_of(
+        f"inbound_cutover.{verb}",
+        {**pack, "PackInstallId": order.pack_install_id},
+        facts,
+        order.actor,
+        order.reason,
         outcome=outcome,
-        actor=order.actor,
-        ref_kind="pack",
-        ref_id=order.pack_install_id,
-        org_id=pack.get("OrgId"),
-        namespace=pack.get("Namespace"),
-        pack_install_id=order.pack_install_id,
-        reason=order.reason,
-        facts=facts,
     )

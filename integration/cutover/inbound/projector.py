@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from integration.audit.service import record
-from integration.cutover.inbound.rollback_audit import audited, fact_of
+from integration.cutover.inbound.auditing import audited, fact_of
 from integration.cutover.inbound.rollback_policy import Finding, RollbackCode, digest_set, refuse
 from integration.cutover.inbound.rollback_steps import list_fenced
 from integration.failpoints import failpoint

@@ -29,9 +29,8 @@ from integration.storage.probe import Capabilities
 from integration.storage.sql import cutovers, scheduler_leases
 from integration.storage.sql.scheduler_leases import EVENT_EXECUTOR, SEIZED
 from integration.storage.statements import Statement
+from integration.work.reap import SLACK_SECONDS
 
-#: How far past its end a claim must be before it counts as over: servers' clocks may differ.
-SLACK_SECONDS: Final = 5
 OPEN_STATUSES: Final = frozenset(EventStatus) - TERMINAL_EVENT_STATUSES
 
 

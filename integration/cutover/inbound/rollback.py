@@ -16,11 +16,10 @@ from typing import Final
 from integration import errors
 from integration.audit.policy import check_printable, check_reason
 from integration.cutover.inbound import rollback_steps as steps
-from integration.cutover.inbound.rollback_audit import audited
+from integration.cutover.inbound.auditing import audited, check_attestation
 from integration.cutover.inbound.rollback_policy import decide_attestation, refuse
 from integration.cutover.inbound.rollback_proof import survey
 from integration.cutover.inbound.rollback_steps import Request, RolledBack, find_rolled_back
-from integration.cutover.inbound.service import ATTESTATION_CHARACTERS
 from integration.failpoints import failpoint
 from integration.storage import db
 from integration.storage.db import Reader, Row
@@ -73,7 +72,7 @@ def roll_back(
     Locks: NAMESPACE, PACK, PROCESS, EVENT, WORK_ITEM, LEAF.
     Rule: C-02, C-03, C-04, C-09, C-10.
     """
-    text, builds, said = check_reason(reason), _check_builds(approved_builds), _check_attestation(attestation)
+    text, builds, said = check_reason(reason), _check_builds(approved_builds), check_attestation(attestation)
     if not 1 <= chunk <= LARGEST_CHUNK:
         message = f"A transaction hands over 1 to {LARGEST_CHUNK} items."
         raise errors.InvalidInput(message, field="chunk", found=str(chunk))
@@ -152,15 +151,6 @@ def abandon(pack_install_id: str, *, actor: Actor, reason: str, using: str = "de
         return fence_id
 
     return audited("inbound_cutover.rollback_abandoned", pack_install_id, run, actor=actor, reason=text, using=using)
-
-
-def _check_attestation(attestation: str) -> str:
-    text = attestation.strip()
-    if len(text) > ATTESTATION_CHARACTERS:
-        message = f"The attestation has {len(text)} characters: shorten it to {ATTESTATION_CHARACTERS}."
-        raise errors.InvalidInput(message, field="attest", found=f"{len(text)} characters")
-    check_printable("attest", text)
-    return text
 
 
 def _check_builds(builds: Sequence[str]) -> tuple[str, ...]:

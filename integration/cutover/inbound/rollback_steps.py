@@ -9,8 +9,8 @@ from typing import Final
 from integration import errors
 from integration.audit.service import record
 from integration.cutover import receipts
+from integration.cutover.inbound.auditing import fact_of
 from integration.cutover.inbound.claimers import Claimer, evict_claimers
-from integration.cutover.inbound.rollback_audit import fact_of
 from integration.cutover.inbound.rollback_policy import (
     Finding,
     RollbackCode,

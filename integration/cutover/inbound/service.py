@@ -11,9 +11,10 @@ from uuid import UUID
 import structlog
 
 from integration import errors
-from integration.audit.policy import AuditOutcome, check_printable, check_reason
+from integration.audit.policy import AuditOutcome, check_reason
 from integration.audit.service import record_alone
 from integration.cutover.inbound import forward, reads
+from integration.cutover.inbound.auditing import check_attestation
 from integration.cutover.inbound.forward import NotYet, Order, Written
 from integration.cutover.inbound.materialize import materialize
 from integration.cutover.inbound.policy import Obstacle, Remedy, find_obstacles
@@ -28,7 +29,6 @@ T = TypeVar("T")
 #: A lost claim is over after a minute and may be taken back a little later.
 TIMEOUT_SECONDS: Final = 90.0
 LONGEST_TIMEOUT_SECONDS: Final = 3600.0
-ATTESTATION_CHARACTERS: Final = 500
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _NOT_IN_TIME: Final = "It was not over in time. No Event is claimed until it is run again, or abandoned."
@@ -156,16 +156,12 @@ def check_pack_install_id(text: str) -> str:
 
 
 def _order(pack_install_id: str, *, actor: Actor, reason: str, attestation: str) -> Order:
-    text = attestation.strip()
-    if len(text) > ATTESTATION_CHARACTERS:
-        message = f"The attestation has {len(text)} characters: shorten it to {ATTESTATION_CHARACTERS}."
-        raise errors.InvalidInput(message, field="attest", found=f"{len(text)} characters")
-    check_printable("attest", text)
+    said = check_attestation(attestation)
     return Order(
         pack_install_id=check_pack_install_id(pack_install_id),
         actor=actor,
         reason=check_reason(reason),
-        attestation=text,
+        attestation=said,
         receipt_id=new_id(),
     )
 

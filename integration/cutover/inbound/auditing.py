@@ -1,12 +1,12 @@
-"""How what is asked of a rollback is checked, and what of it goes to the trail."""
+"""How what is asked of a pack's ownership is checked, and what of it goes to the trail."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from integration import errors
-from integration.audit.policy import AuditFact, AuditOutcome
+from integration.audit.policy import AuditFact, AuditOutcome, check_printable
 from integration.audit.service import record_alone
 from integration.cutover.inbound.rollback_policy import RollbackRefused
 from integration.cutover.rights import demand_cutover
@@ -16,6 +16,8 @@ from integration.storage.sql import packs
 from integration.values import Actor
 
 T = TypeVar("T")
+
+ATTESTATION_CHARACTERS: Final = 500
 
 
 def audited(
@@ -86,3 +88,17 @@ def fact_of(
         reason=reason,
         facts=facts,
     )
+
+
+def check_attestation(attestation: str) -> str:
+    """Return what an operator says of unregistered processes, without the space around it; empty for nothing.
+
+    Raises:
+        InvalidInput: It is too long, or would not stand on one line.
+    """
+    text = attestation.strip()
+    if len(text) > ATTESTATION_CHARACTERS:
+        message = f"The attestation has {len(text)} characters: shorten it to {ATTESTATION_CHARACTERS}."
+        raise errors.InvalidInput(message, field="attest", found=f"{len(text)} characters")
+    check_printable("attest", text)
+    return text
