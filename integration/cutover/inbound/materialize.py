@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import UTC, datetime
 from typing import Final
 
 from integration import errors
@@ -17,9 +18,11 @@ from integration.storage.locks import LockedEvent, LockedPack, lock_events_witho
 from integration.storage.sql import cutovers, work_items
 from integration.storage.sql.audit import READ_DATABASE_TIME
 
-#: How many Events are read at once, and how many become work in one transaction.
-PAGE: Final = 5000
+#: How many Events' ids are read at once (each page of TiDB reads what is left anew), and how many become work in one
+#: transaction.
+PAGE: Final = 20_000
 BATCH: Final = 250
+_BEFORE_ALL: Final = datetime(1000, 1, 1, tzinfo=UTC)
 
 
 def materialize(pack_install_id: str) -> int:
@@ -41,18 +44,35 @@ def materialize(pack_install_id: str) -> int:
     Locks: PACK, EVENT.
     Rule: C-11.
     """
+    routes = reads.list_materializing_routes(db.read(), pack_install_id)
+    return sum(
+        _materialize_batch(pack_install_id, page[start : start + BATCH], routes)
+        for page in _eligible_pages(pack_install_id, set(routes))
+        for start in range(0, len(page), BATCH)
+    )
+
+
+def _eligible_pages(pack_install_id: str, route_ids: Set[str]) -> Iterator[list[str]]:
+    """Yield the ids of what may be eligible, a page at a time.
+
+    What the Event executor, which may still run, fails meanwhile comes later in this order: pending before failed,
+    undated before dated, and then by the date.
+    """
+    if not route_ids:
+        return
     reader = db.read()
-    routes = reads.list_materializing_routes(reader, pack_install_id)
-    made, after = 0, ""
-    while routes:
-        params = {"pack_install_id": pack_install_id, "route_ids": set(routes), "after": after, "limit": PAGE}
-        page = [row["EventId"] for row in reader.fetch_all(cutovers.LIST_EVENTS_WITHOUT_WORK, params)]
-        for start in range(0, len(page), BATCH):
-            made += _materialize_batch(pack_install_id, page[start : start + BATCH], routes)
-        if len(page) < PAGE:
-            break
-        after = page[-1]
-    return made
+    for status in (EventStatus.PENDING, EventStatus.FAILED):
+        for statement in (cutovers.LIST_UNDATED_EVENTS_WITHOUT_WORK, cutovers.LIST_DATED_EVENTS_WITHOUT_WORK):
+            last: Row = {"NextRetryAt": _BEFORE_ALL, "EventId": ""}
+            while True:
+                params = {"retry_at": last["NextRetryAt"], "after": last["EventId"], "status": status, "limit": PAGE}
+                page = reader.fetch_all(
+                    statement, params | {"pack_install_id": pack_install_id, "route_ids": route_ids}
+                )
+                yield [row["EventId"] for row in page]
+                if len(page) < PAGE:
+                    break
+                last = page[-1]
 
 
 def _materialize_batch(pack_install_id: str, event_ids: Sequence[str], routes: Mapping[str, RouteDefinition]) -> int:

@@ -105,10 +105,12 @@ def test_forward__makes_the_work_of_eligible_events_alone(pack):
 def test_forward__makes_work_page_by_page_and_never_twice(pack, monkeypatch):
     monkeypatch.setattr(materializing, "PAGE", 4)
     monkeypatch.setattr(materializing, "BATCH", 3)
-    event_ids = pack.events(10)
-    assert materializing.materialize(pack.pack_id) == 10
+    # Equal times, so that a page ends between them.
+    event_ids = [*pack.events(5), *pack.events(5, NextRetryAt="2026-01-01"), *pack.events(1, NextRetryAt="2026-01-02")]
+    event_ids += [*pack.events(5, Status="failed", NextRetryAt="2026-01-01"), *pack.events(1, Status="failed")]
+    assert materializing.materialize(pack.pack_id) == 17
     assert materializing.materialize(pack.pack_id) == 0
-    assert [len(work_of(event_id)) for event_id in event_ids] == [1] * 10
+    assert [len(work_of(event_id)) for event_id in event_ids] == [1] * 17
 
 
 @pytest.mark.evidence("C-11")

@@ -27,7 +27,8 @@ STATEMENTS = [
     cutovers.COUNT_ENDLESS_CLAIMS,
     cutovers.COUNT_LOST_WORK_ITEMS,
     cutovers.COUNT_EVENTS_WITHOUT_WORK,
-    cutovers.LIST_EVENTS_WITHOUT_WORK,
+    cutovers.LIST_UNDATED_EVENTS_WITHOUT_WORK,
+    cutovers.LIST_DATED_EVENTS_WITHOUT_WORK,
     cutovers.LIST_WORK_OF_EVENTS,
     cutovers.LOCK_EVENTS_WITHOUT_WORK,
     cutovers.COUNT_AMBIGUOUS_EVENTS,
@@ -85,6 +86,8 @@ def crowd(db: None) -> dict[str, Any]:
         "event_ids": tuple(ids[:5]),
         "route_ids": (pack.route_id,),
         "after": "",
+        "retry_at": "1000-01-01",
+        "status": "pending",
         "cutoff": 60,
         "limit": 100,
         "owners": ("event", "work_item"),
@@ -172,3 +175,21 @@ def test_facts_and_coverage__under_the_locks_do_not_read_what_was_executed(engin
     assert {name: count for name, count in found.items() if count > 100} == {}
     everything = {"pack_install_id": pack_id, "owners": ("work_item",), "statuses": ("pending",)}
     assert rows_read(engine, cutovers.COUNT_EVENTS_OF_PACK, everything) > 500
+
+
+@pytest.mark.evidence("C-11")
+def test_pages_of_events_without_work__read_no_page_twice(engine, crowd):
+    """On MariaDB each reads what it returns and no more, wherever it begins; TiDB's index lacks the id, and it sorts
+    what is left of the kind, but never another kind."""
+    change(
+        "UPDATE _System_ConnectorEvent SET Status = 'pending', NextRetryAt = IF(LaneOrdinal > 300, '2026-01-01', NULL)"
+        " WHERE PackInstallId = %s",
+        crowd["pack_install_id"],
+    )
+    change("DELETE FROM _System_ConnectorWorkItem")
+    for statement, retry_at in (
+        (cutovers.LIST_UNDATED_EVENTS_WITHOUT_WORK, "1000-01-01"),
+        (cutovers.LIST_DATED_EVENTS_WITHOUT_WORK, "2026-01-01"),
+    ):
+        read = rows_read(engine, statement, crowd | {"limit": 20, "retry_at": retry_at})
+        assert read <= (500 if engine == "tidb" else 40)
