@@ -50,6 +50,7 @@ class MaterializedBatch:
         quarantined: Receipts that cannot become work, by code.
         held: Receipts that stay: a fence stops them, their key is not in the ring, or their projection cannot take
             them yet.
+        fenced: How many of those a fence stops.
         placed: Into which generations the inputs of source projections went.
         end: Where the page ended; None when there was no page, or a fence stops whatever is behind it.
     """
@@ -58,6 +59,7 @@ class MaterializedBatch:
     event_count: int = 0
     quarantined: Counter[QuarantineCode] = field(default_factory=Counter)
     held: int = 0
+    fenced: int = 0
     placed: Counter[Place] = field(default_factory=Counter)
     end: Position | None = None
 
@@ -69,6 +71,7 @@ class MaterializedBatch:
             event_count=self.event_count + other.event_count,
             quarantined=self.quarantined + other.quarantined,
             held=self.held + other.held,
+            fenced=self.fenced + other.fenced,
             placed=self.placed + other.placed,
         )
 
@@ -177,20 +180,23 @@ def _materialize(tx: Tx, page: Page) -> MaterializedBatch:
         return _held(page)
     plan = Plan()
     derived: list[Derived] = []
+    fenced = 0
     for receipt in _lock_ready(pack, page):
         receipt_id = receipt.row["ReceiptId"]
         try:
             found = _open_and_derive(receipt, page, context)
         except Unmaterializable as finding:
             plan.quarantine(receipt_id, finding.code)
-        except (crypto.KeyUnavailable, Fenced):
+        except Fenced:
+            fenced += 1
+        except crypto.KeyUnavailable:
             plan.held += 1
         else:
             derived.append((receipt, found))
     plan_events(context, plan, derived, is_single=page.is_single)
     batch = _write(pack, plan, page)
     failpoint("materialize.before_commit")
-    return batch
+    return replace(batch, held=batch.held + fenced, fenced=fenced)
 
 
 def _held(page: Page) -> MaterializedBatch:

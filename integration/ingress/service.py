@@ -18,6 +18,7 @@ from integration import errors
 from integration.catalog.reads import WebhookBinding
 from integration.failpoints import failpoint
 from integration.ingress import crypto, idempotency, materialize
+from integration.ingress.backlog import HeldBacklog
 from integration.ingress.materialize import MaterializedBatch, Position
 from integration.storage import db
 from integration.storage.sql import packs, receipts
@@ -210,13 +211,14 @@ def materialize_batch(
     return batch
 
 
-def materialize_ready(limit: int = BATCH_SIZE) -> int:
+def materialize_ready(limit: int = BATCH_SIZE, *, backlog: HeldBacklog | None = None) -> int:
     """Materialize what is stored, for every active pack, until nothing more can be.
 
     One pack's trouble does not stop another's: it is logged, counted and met again in the next round.
 
     Args:
         limit: How many receipts a transaction takes, at most.
+        backlog: What earlier calls have found held by fences; without it everything is looked at.
 
     Returns:
         How many receipts became work or were quarantined.
@@ -227,14 +229,14 @@ def materialize_ready(limit: int = BATCH_SIZE) -> int:
 
     Locks: PACK, RECEIPT, a transaction each page.
     """
-    reader = db.read()
+    reader, backlog = db.read(), backlog or HeldBacklog()
     if reader.fetch_one(receipts.FIND_ANY_READY_RECEIPT) is None:
         return 0
     done = 0
     trouble: errors.IntegrationError | None = None
     for row in reader.fetch_all(packs.LIST_ACTIVE_PACKS):
         pack_install_id = row["PackInstallId"]
-        position: Position | None = materialize.START
+        position: Position | None = backlog.begin(reader, pack_install_id, row["Namespace"])
         while position is not None:
             try:
                 batch = materialize_batch(pack_install_id, limit, after=position)
@@ -244,6 +246,7 @@ def materialize_ready(limit: int = BATCH_SIZE) -> int:
                 if isinstance(error, (errors.Busy, errors.CommitUnknown)):
                     trouble = error
                 break
+            backlog.met(pack_install_id, batch)
             done += batch.count + sum(batch.quarantined.values())
             position = batch.end
     if trouble is not None and not done:

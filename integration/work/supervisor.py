@@ -21,6 +21,7 @@ import structlog
 
 from integration.errors import IntegrationError
 from integration.ingress import service as ingress
+from integration.ingress.backlog import HeldBacklog
 from integration.projection.sweep import Sweeper
 from integration.storage import db
 from integration.storage.probe import capabilities
@@ -324,15 +325,14 @@ class Supervisor:
     # The materializer
 
     def _materialize(self) -> None:
-        backoff = Backoff("materialize", self._stopping.wait)
+        backoff, backlog = Backoff("materialize", self._stopping.wait), HeldBacklog()
         idle = self._options.poll_seconds
         while not self._stopping.is_set():
             try:
-                count = ingress.materialize_ready()
+                count = ingress.materialize_ready(backlog=backlog)
                 backoff.over()
             except OUTAGE as error:
-                # What waits is not known now.
-                self._ingress_idle = False
+                self._ingress_idle = False  # What waits is not known now.
                 backoff.met(error)
                 continue
             self._ingress_idle = count == 0
