@@ -20,6 +20,7 @@ from django.http import (
 )
 from django.utils import timezone
 
+from console.access.reads import rights_of
 from console.answers import say
 from console.api.problems import is_api
 from integration.errors import IntegrationError
@@ -35,6 +36,7 @@ SESSION_IDLE_SECONDS: Final = 30 * 60
 SEEN_EVERY_SECONDS: Final = 60
 STARTED_KEY: Final = "started_at"
 SEEN_KEY: Final = "seen_at"
+RIGHTS_KEY: Final = "rights_version"
 
 #: Whoever makes the current request; account changes made in the Django admin are audited under it.
 current_actor: ContextVar[Actor | None] = ContextVar("current_actor", default=None)
@@ -50,19 +52,22 @@ def actor_of(request: HttpRequest) -> Actor:
         The actor for services and the audit; `via` is `console`.
     """
     user = request.user
+    rights = rights_of(user)
     return Actor(
         user_id=user.pk,
         name=user.get_username(),
         remote_addr=request.META.get("REMOTE_ADDR") or None,
         via="console",
-        permissions=frozenset(user.get_all_permissions()) if user.is_authenticated else frozenset(),
+        permissions=rights.permissions,
+        scopes=rights.scopes,
     )
 
 
 class SessionAge:
-    """End a session that is too old, or in which nobody did anything for too long.
+    """End a session that is too old, or in which nobody did anything for too long; renew its key with the rights.
 
-    A refresh that the page makes by itself is nobody's act and keeps no session alive.
+    A refresh that the page makes by itself is nobody's act and keeps no session alive. Whoever knew the key under
+    other rights does not have the new ones.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
@@ -81,7 +86,19 @@ class SessionAge:
                 now - seen > SEEN_EVERY_SECONDS or SEEN_KEY not in request.session
             ):
                 request.session[SEEN_KEY] = now
+            if request.user.is_authenticated:
+                _renew_key(request)
         return self.get_response(request)
+
+
+def _renew_key(request: HttpRequest) -> None:
+    version = request.user.rights_version  # type: ignore[union-attr]
+    known = request.session.get(RIGHTS_KEY)
+    if known == version:
+        return
+    if known is not None:
+        request.session.cycle_key()
+    request.session[RIGHTS_KEY] = version
 
 
 class Zone:

@@ -1,4 +1,4 @@
-"""Tables that the console owns: its operators, the append-only audit trail, the ledger of bulk replays.
+"""Tables that the console owns: its operators and their grants, the append-only audit trail, bulk replays.
 
 Everything that describes connector work lives in the ``_System_*`` tables and is read through
 ``integration``; nothing here may describe it a second time.
@@ -11,11 +11,58 @@ from typing import Any, NoReturn
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 
+from integration.scopes import Rights
 from integration.values import new_id
 
 
 class User(AbstractUser):
     """A person who signs in to the console."""
+
+    #: Counts changes of the account's rights: a session that began under other ones gets a new key.
+    rights_version = models.PositiveIntegerField(default=0, editable=False)
+
+    def rights(self) -> Rights:
+        """Return what the account may do now and where, read from the database once a request."""
+        from console.access.reads import rights_of  # noqa: PLC0415 - it reads this module's tables
+
+        return rights_of(self)
+
+
+class ScopeGrant(models.Model):
+    """A permission that an account has in a place, maybe for a time; written by `console.access` alone.
+
+    It is never changed: a grant of other terms is another one, and this one is revoked. Its expiry counts by the
+    database's clock.
+    """
+
+    id = models.CharField(primary_key=True, max_length=36, default=new_id, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="scope_grants")
+    permission = models.CharField(max_length=100)
+    #: Null means every org.
+    org_id = models.CharField(max_length=36, null=True)  # noqa: DJ001 - absent is not empty
+    #: Null means every namespace.
+    namespace = models.CharField(max_length=128, null=True)  # noqa: DJ001 - absent is not empty
+    expires_at = models.DateTimeField(null=True)
+    reason = models.CharField(max_length=500)
+    granted_at = models.DateTimeField()
+    granted_by_id = models.BigIntegerField(null=True)
+    granted_by_name = models.CharField(max_length=150)
+    #: It counts only once somebody else has confirmed it.
+    needs_second = models.BooleanField()
+    confirmed_at = models.DateTimeField(null=True)
+    confirmed_by_id = models.BigIntegerField(null=True)
+    confirmed_by_name = models.CharField(max_length=150)
+    revoked_at = models.DateTimeField(null=True)
+    revoked_by_name = models.CharField(max_length=150)
+
+    class Meta:
+        """What every request reads: an account's grants that were not revoked."""
+
+        indexes = [models.Index(fields=["user", "revoked_at"], name="grant_user_revoked")]
+
+    def __str__(self) -> str:
+        """Name the grant by its key and place."""
+        return f"{self.permission} in {self.org_id or '*'}/{self.namespace or '*'}"
 
 
 class AuditImmutable(TypeError):

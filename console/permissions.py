@@ -63,11 +63,13 @@ P = ParamSpec("P")
 View: TypeAlias = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 
-def requires(permission: str) -> Callable[[View[P]], View[P]]:
+def requires(permission: str, *, scoped: bool = False) -> Callable[[View[P]], View[P]]:
     """Guard a view by one permission key, read again from the database on every request.
 
     Args:
         permission: A key of this module, or SIGNED_IN.
+        scoped: The view asks its queries for the place as well, so that an account may enter that holds the key in
+            some places only. Without it such an account is refused.
 
     Returns:
         A decorator. Without a session the view answers with a redirect to the sign-in page (or, for a
@@ -83,14 +85,19 @@ def requires(permission: str) -> Callable[[View[P]], View[P]]:
         def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_sign_in(request)
-            if permission != SIGNED_IN and not request.user.has_perm(permission):
+            if permission != SIGNED_IN and not _may_enter(request.user, permission, scoped=scoped):
                 raise PermissionDenied
             return view(request, *args, **kwargs)
 
         guarded.required_permission = permission  # type: ignore[attr-defined]
+        guarded.is_scoped = scoped  # type: ignore[attr-defined]
         return cast("View[P]", guarded)
 
     return decorate
+
+
+def _may_enter(user: Any, permission: str, *, scoped: bool) -> bool:
+    return user.has_perm(permission) or (scoped and bool(user.rights().reach(permission)))
 
 
 def keeps_accounts(user: Any) -> bool:

@@ -13,6 +13,8 @@ from typing import Any, NewType
 
 import uuid_utils
 
+from integration.scopes import EVERYWHERE, NOWHERE, Scope
+
 WorkId = NewType("WorkId", str)
 EventId = NewType("EventId", str)
 PackInstallId = NewType("PackInstallId", str)
@@ -96,7 +98,8 @@ class Actor:
         name: The account's name, shown in the audit.
         remote_addr: The address that the request came from, if it came over the network.
         via: The surface: `console`, `command`, `api` or `system`.
-        permissions: The permission keys that the account held when the request was checked.
+        permissions: The permission keys that the account held everywhere when the request was checked.
+        scopes: The keys that it held in some places only, and where.
     """
 
     user_id: int | None
@@ -104,10 +107,15 @@ class Actor:
     remote_addr: str | None = None
     via: str = "command"
     permissions: frozenset[str] = field(default_factory=frozenset)
+    scopes: Mapping[str, Scope] = field(default_factory=dict, hash=False)
 
     def may(self, permission: str) -> bool:
-        """Return whether the actor held this permission key; an unknown key means no."""
+        """Return whether the actor held this permission key everywhere; an unknown key means no."""
         return permission in self.permissions
+
+    def reach(self, permission: str) -> Scope:
+        """Return where the actor held this permission key; an unknown key is held nowhere."""
+        return EVERYWHERE if permission in self.permissions else self.scopes.get(permission, NOWHERE)
 
 
 SYSTEM_ACTOR = Actor(user_id=None, name="system", via="system")

@@ -16,6 +16,8 @@ from integration import errors
 
 VIEW_PERMISSION: Final = "integration.view_connector_event"
 REPLAY_PERMISSION: Final = "integration.replay_connector_event"
+#: Given by grants alone; who may view and replay everywhere by Django's permissions has it everywhere.
+BULK_PERMISSION: Final = "integration.replay_in_bulk"
 
 #: What an operator needs to replay.
 BOTH_PERMISSIONS: Final = frozenset({VIEW_PERMISSION, REPLAY_PERMISSION})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib.auth import get_user_model
 
-from integration.authority.values import BOTH_PERMISSIONS
+from integration.scopes import Rights
 from integration.values import Actor
 
 
@@ -19,5 +19,5 @@ def actor_of(user_id: int | None, name: str) -> Actor:
         The actor; one without permissions if the account is gone or closed.
     """
     user = None if user_id is None else get_user_model().objects.filter(pk=user_id).first()
-    held = frozenset() if user is None else frozenset(key for key in BOTH_PERMISSIONS if user.has_perm(key))
-    return Actor(user_id=user_id, name=name, via="batch", permissions=held)
+    rights = Rights() if user is None else user.rights()
+    return Actor(user_id=user_id, name=name, via="batch", permissions=rights.permissions, scopes=rights.scopes)

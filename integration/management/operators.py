@@ -33,6 +33,11 @@ def find_operator(name: str) -> Actor:
     if user is None:
         message = "There is no operator of this name."
         raise errors.NotAllowed(message)
+    rights = user.rights()
     return Actor(
-        user_id=user.pk, name=user.get_username(), via="command", permissions=frozenset(user.get_all_permissions())
+        user_id=user.pk,
+        name=user.get_username(),
+        via="command",
+        permissions=rights.permissions,
+        scopes=rights.scopes,
     )

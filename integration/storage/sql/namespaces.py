@@ -30,3 +30,16 @@ FIND_NAMESPACE = Statement(
     text="SELECT Namespace, OrgId FROM _System_ConnectorNamespace WHERE Namespace = %(namespace)s",
     returns=Returns.ROW,
 )
+
+# An empty id or name matches none: whoever asks for orgs alone hands one in.
+LIST_NAMESPACES_AT = Statement(
+    name="LIST_NAMESPACES_AT",
+    text="""
+    (SELECT Namespace, OrgId FROM _System_ConnectorNamespace WHERE OrgId IN %(org_ids)s ORDER BY Namespace
+      LIMIT %(limit)s)
+     UNION
+    (SELECT Namespace, OrgId FROM _System_ConnectorNamespace WHERE Namespace IN %(namespaces)s ORDER BY Namespace
+      LIMIT %(limit)s)
+    """,
+    returns=Returns.ROWS,
+)

@@ -1,0 +1,1 @@
+"""Who may do what where: grants, who asked for them and who confirmed them."""

@@ -1,0 +1,75 @@
+"""Where a permission holds: everywhere, or in namespaces that are named. Pure; every context may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Place:
+    """A namespace that exists, and the org that it belongs to."""
+
+    org_id: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where a permission holds.
+
+    Attributes:
+        is_everywhere: It holds in whatever there is; nothing else is asked then.
+        places: Otherwise where it holds, sorted; nowhere if empty.
+    """
+
+    is_everywhere: bool = False
+    places: tuple[Place, ...] = ()
+
+    @classmethod
+    def of(cls, places: Iterable[Place]) -> Self:
+        """Return the scope of some places."""
+        return cls(places=tuple(sorted(set(places))))
+
+    def __bool__(self) -> bool:
+        """Return whether the permission holds anywhere."""
+        return self.is_everywhere or bool(self.places)
+
+    def covers(self, namespace: str | None) -> bool:
+        """Return whether the permission holds in a namespace; what names none is covered by everywhere alone."""
+        return self.is_everywhere or any(place.namespace == namespace for place in self.places)
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The names of the places, sorted."""
+        return tuple(sorted(place.namespace for place in self.places))
+
+    def within(self, other: Scope) -> Scope:
+        """Return where both hold."""
+        if other.is_everywhere:
+            return self
+        if self.is_everywhere:
+            return other
+        return Scope.of(set(self.places) & set(other.places))
+
+
+EVERYWHERE: Final = Scope(is_everywhere=True)
+NOWHERE: Final = Scope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What an account may do at one moment.
+
+    Attributes:
+        permissions: The keys that it holds everywhere.
+        scopes: The keys that it holds in places only, and where.
+    """
+
+    permissions: frozenset[str] = frozenset()
+    scopes: Mapping[str, Scope] = field(default_factory=dict)
+
+    def reach(self, permission: str) -> Scope:
+        """Return where a permission holds; an unknown key holds nowhere."""
+        return EVERYWHERE if permission in self.permissions else self.scopes.get(permission, NOWHERE)
