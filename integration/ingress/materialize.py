@@ -38,6 +38,7 @@ from integration.storage.sql.audit import READ_DATABASE_TIME
 
 Position = tuple[datetime, str]
 START: Final[Position] = (datetime(1970, 1, 1, tzinfo=UTC), "")
+FIRST_GENERATION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,16 +220,16 @@ def _read_context(pack: LockedPack) -> AdmissionContext:
     by_id = {"pack_install_id": pack.pack_install_id}
     clock = tx.fetch_one(READ_DATABASE_TIME)
     receipt = tx.fetch_one(cutovers.NEWEST_CUTOVER_RECEIPT, by_id)
-    if clock is None or receipt is None:
-        message = "an active incarnation has no cutover receipt"
-        raise errors.InvariantBroken(message)
+    if clock is None:
+        raise errors.InvariantBroken
     return AdmissionContext(
         pack=pack,
         live_routes={
             route.event_kind: route for route in map(parse_route, tx.fetch_all(routes.LIST_LIVE_ROUTES, by_id))
         },
         fences=read_fences(tx, namespace),
-        owner_generation=receipt["OwnerGeneration"],
+        # Without a receipt the work was never handed over: what is admitted mirrors an Event that its executor ends.
+        owner_generation=FIRST_GENERATION if receipt is None else receipt["OwnerGeneration"],
         now=clock["Now"],
     )
 

@@ -16,6 +16,7 @@ from integration.ingress import crypto, materialize, service
 from integration.ingress.policy import QuarantineCode
 from integration.ingress.reads import read_backlog
 from integration.ingress.service import materialize_batch, materialize_ready
+from integration.projection.admission import LARGEST_ORDINAL
 from integration.storage import db, locks
 from integration.storage.sql import work_items
 from integration.storage.statements import LockRank
@@ -209,6 +210,16 @@ def test_materialize__a_pack_retired_after_the_page_was_read__takes_nothing(pack
     assert states() == [("received", None)]
 
 
+def test_materialize__for_a_pack_whose_work_was_never_handed_over__mirrors_what_its_executor_runs(pack_id: str):
+    write("DELETE FROM _System_ConnectorCutoverReceipt")
+    post(webhooks.deal())
+    assert materialize_ready() == 1
+    (event,), (item,) = webhooks.rows("Event"), webhooks.rows("WorkItem")
+    assert (event["ExecutionOwner"], event["Status"]) == ("event", "pending")
+    assert (item["EventId"], item["State"], item["Attempt"]) == (event["EventId"], "pending", 0)
+    assert item["OwnerGeneration"] == 1, "the one that its first receipt will have"
+
+
 def test_materialize__a_page_that_another_took__is_passed_over(pack_id: str):
     post(webhooks.deal(1))
     page = materialize.read_page(pack_id, 10, materialize.START)
@@ -300,7 +311,8 @@ def test_materialize__one_packs_trouble__does_not_stop_anothers(pack_id: str):
     post(webhooks.deal())
     client = Client()
     assert webhooks.post(client, webhooks.prospect_updated(), "outreach", delivery_id="o").status_code == 200
-    write("DELETE FROM _System_ConnectorCutoverReceipt WHERE PackInstallId = %s", pack_id)
+    no_ordinal_left = "UPDATE _System_ConnectorPackInstall SET NextLaneOrdinal = %s WHERE PackInstallId = %s"
+    write(no_ordinal_left, LARGEST_ORDINAL, pack_id)
     assert materialize_ready() == 1
     assert sorted(states()) == [("materialized", None), ("received", None)]
 
