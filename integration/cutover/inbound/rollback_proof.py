@@ -25,6 +25,7 @@ from integration.projection.coverage import read_cutoffs
 from integration.storage.db import Reader, Row
 from integration.storage.sql import rollback_fences as sql
 from integration.work.blocking import Dependency, find_dependency
+from integration.work.families import CONNECTOR
 from integration.work.rules import PackRules, read_rules
 
 #: How many items the survey looks at at once.
@@ -69,7 +70,7 @@ def survey(reader: Reader, pack_install_id: str, *, are_claims_stopped: bool) ->
     refuse(decide_inputs(count_inputs_without_item(reader, pack_install_id, cutoff)))
     rules = read_rules(reader, pack_install_id)
     for items in _list_waiting(reader, pack_install_id, page=_PAGE):
-        _check(reader, items, rules)
+        _check(reader, items, rules, are_claims_stopped=are_claims_stopped)
 
 
 def prove(reader: Reader, pack_install_id: str, *, limit: int) -> Proof:
@@ -97,7 +98,7 @@ def prove(reader: Reader, pack_install_id: str, *, limit: int) -> Proof:
             break
     is_last = len(items) <= limit
     items = items[:limit]
-    _check(reader, items, read_rules(reader, pack_install_id))
+    _check(reader, items, read_rules(reader, pack_install_id), are_claims_stopped=True)
     if is_last:
         refuse(decide_inputs(count_inputs_without_item(reader, pack_install_id, cutoff)))
     return Proof(items=items, is_last=is_last, cutoff=cutoff)
@@ -140,7 +141,7 @@ def _list_waiting(reader: Reader, pack_install_id: str, *, page: int) -> Iterato
                 after = {"after_ordinal": rows[-1]["LaneOrdinal"], "after": rows[-1]["WorkId"]}
 
 
-def _check(reader: Reader, items: Sequence[Row], rules: PackRules) -> None:
+def _check(reader: Reader, items: Sequence[Row], rules: PackRules, *, are_claims_stopped: bool) -> None:
     if not items:
         return
     work_ids = {"work_ids": tuple(sorted(item["WorkId"] for item in items))}
@@ -148,12 +149,20 @@ def _check(reader: Reader, items: Sequence[Row], rules: PackRules) -> None:
     effects = _by_work(reader.fetch_all(sql.LIST_EFFECTS_TO_PROVE, work_ids))
     is_met: dict[Dependency, bool] = {}
     for item in items:
-        refuse(decide_item(item, attempts[item["WorkId"]], effects[item["WorkId"]]))
+        found = decide_item(item, attempts[item["WorkId"]], effects[item["WorkId"]])
         dependency = _dependency_of(item, rules)
-        if dependency is not None:
+        if found is None and dependency is not None:
             if dependency not in is_met:
                 is_met[dependency] = dependency.is_met(reader)
-            refuse(decide_dependency(item, None if is_met[dependency] else dependency.event_kind))
+            found = decide_dependency(item, None if is_met[dependency] else dependency.event_kind)
+        if found is not None and (are_claims_stopped or not _has_moved(reader, item)):
+            refuse(found)
+
+
+def _has_moved(reader: Reader, item: Row) -> bool:
+    """Return whether a worker has taken an item since it was listed: its attempts are then not those of what waited."""
+    now = reader.fetch_one(CONNECTOR.statements.read_claim_facts, {"work_id": item["WorkId"]})
+    return now is None or (now["State"], now["Attempt"]) != (item["State"], item["Attempt"])
 
 
 def _dependency_of(item: Row, rules: PackRules) -> Dependency | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from integration.cutover.inbound import rollback, rollback_proof
+from tests.support.admission import claim_row
 from tests.support.authority import system_rows
 from tests.support.rollback import FENCES, OWNER, MovedPack, fence_row
-from tests.support.work import change, item_row, query
+from tests.support.work import change, insert, item_row, query
 
 pytestmark = pytest.mark.django_db
 ITEMS = "_System_ConnectorWorkItem"
@@ -63,3 +65,23 @@ def test_rollback__hands_over_items_without_an_ordinal_among_the_others():
     done: Any = pack.roll_back(chunk=2)
     assert done.item_count == 5
     assert {item_row(work_id)["RollbackExecutionFenceId"] for work_id in work_ids} == {done.fence_id}
+
+
+@pytest.mark.evidence("C-03")
+def test_rollback__of_a_busy_pack_is_not_refused_by_what_a_worker_took_since_it_was_listed(monkeypatch):
+    pack = MovedPack()
+    pack.waiting(3)
+    listed = rollback_proof._list_waiting
+
+    def list_and_claim(*args: Any, **options: Any) -> Any:
+        for rows in listed(*args, **options):
+            if not query(f"SELECT 1 FROM {ITEMS} WHERE State = 'processing'"):
+                claim_row(rows[0]["WorkId"])
+                insert(
+                    "_System_ConnectorExecutionAttempt",
+                    [{"WorkId": rows[0]["WorkId"], "Attempt": 1, "OwnershipEpoch": 1, "StartedAt": datetime.now(UTC)}],
+                )
+            yield rows
+
+    monkeypatch.setattr(rollback_proof, "_list_waiting", list_and_claim)
+    assert pack.refusal() == "not_drained"
