@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import ipaddress
 import os
 import shutil
+import sys
 import tempfile
 from typing import Any
 
@@ -32,6 +34,22 @@ control_socket_disable = True
 # Each process counts for itself; a scrape meets one of them and reads the sum from here.
 _metrics = os.environ.get("PROMETHEUS_MULTIPROC_DIR") or tempfile.mkdtemp(prefix="lockhouse-metrics-")
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = _metrics
+
+
+def on_starting(server: Any) -> None:
+    """Refuse to serve a local run, plain HTTP with keys made up on the spot, beyond this machine."""
+    from django.conf import settings  # noqa: PLC0415 - only once the application is loaded
+
+    hosts = [address[0] for address in server.cfg.address if isinstance(address, tuple)]
+    if settings.LOCKHOUSE_LOCAL and not all(_is_loopback(host) for host in hosts):
+        sys.exit("LOCKHOUSE_LOCAL=1 is for this machine alone: bind to a loopback address, 127.0.0.1 for one.")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def when_ready(_server: Any) -> None:

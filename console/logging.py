@@ -1,7 +1,7 @@
 """Log lines: one JSON object a line on stderr, and nothing in them that must not leave the process.
 
 Redaction is by name: a field that may carry a payload, a credential or a lease is replaced, at any depth,
-whoever logged it.
+whoever logged it. The name and the password in an address are replaced wherever the address stands.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _SECRET_NAME: Final = re.compile(
     r"(?i)(body|payload|secret|token|password|passwd|authorization|cookie|signature|credential|session"
     r"|api_?key|private_?key|payload_?keys?|lease_?owner|worker|failure_?(class|summary)|last_?error)"
 )
+#: The name and the password that an address may carry.
+_USERINFO: Final = re.compile(r"://[^\s/?#@]*@")
 _MAX_DEPTH: Final = 4
 
 
@@ -32,7 +34,9 @@ def _is_secret(name: str) -> bool:
 def _redacted(value: Any, depth: int = 0) -> Any:
     if depth >= _MAX_DEPTH:
         return REDACTED
-    if isinstance(value, (str, int, float)) or value is None:
+    if isinstance(value, str):
+        return _USERINFO.sub("://" + REDACTED + "@", value) if "://" in value else value
+    if isinstance(value, (int, float)) or value is None:
         return value
     if isinstance(value, Mapping):
         return {
@@ -40,9 +44,7 @@ def _redacted(value: Any, depth: int = 0) -> Any:
         }
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_redacted(item, depth + 1) for item in value]
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return REDACTED
-    return value
+    return REDACTED if isinstance(value, (bytes, bytearray, memoryview)) else value
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -9,7 +9,7 @@ import time
 import zoneinfo
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
 from django.contrib.auth import logout
 from django.http import (
@@ -24,7 +24,7 @@ from console.access.reads import rights_of
 from console.answers import say
 from console.api.problems import is_api
 from integration.errors import IntegrationError
-from integration.values import Actor
+from integration.values import Actor, digest_parts
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -37,6 +37,10 @@ SEEN_EVERY_SECONDS: Final = 60
 STARTED_KEY: Final = "started_at"
 SEEN_KEY: Final = "seen_at"
 RIGHTS_KEY: Final = "rights_version"
+#: Methods that change nothing.
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+#: What `Sec-Fetch-Site` may say of a write: one of our pages sent it, or the person themselves did.
+OWN_SITES: Final = frozenset({"same-origin", "none"})
 
 #: Whoever makes the current request; account changes made in the Django admin are audited under it.
 current_actor: ContextVar[Actor | None] = ContextVar("current_actor", default=None)
@@ -61,6 +65,35 @@ def actor_of(request: HttpRequest) -> Actor:
         permissions=rights.permissions,
         scopes=rights.scopes,
     )
+
+
+class SentFrom:
+    """Refuse a write that the browser says another site sent, whatever cookie and token come with it.
+
+    Browsers that send no `Sec-Fetch-Site`, and programs, are left to the form token or the API token.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        """Keep the next layer."""
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer."""
+        return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> HttpResponse | None:
+        """Refuse before the view runs; a page of the same site but another origin is another one too."""
+        if request.method in SAFE_METHODS or request.headers.get("Sec-Fetch-Site", "none") in OWN_SITES:
+            return None
+        return say(
+            request,
+            403,
+            code="cross_site",
+            sentence="Another site sent this. Nothing was changed.",
+            next_step="Open the page in this console and send it from there.",
+        )
 
 
 class SessionAge:
@@ -92,13 +125,18 @@ class SessionAge:
 
 
 def _renew_key(request: HttpRequest) -> None:
-    version = request.user.rights_version  # type: ignore[union-attr]
+    version = _rights_version(request.user)
     known = request.session.get(RIGHTS_KEY)
     if known == version:
         return
     if known is not None:
         request.session.cycle_key()
     request.session[RIGHTS_KEY] = version
+
+
+def _rights_version(user: Any) -> str:
+    """Return what changes with a grant, a group, a permission, or the right to the account pages."""
+    return digest_parts(str(user.rights_version), str(user.is_staff), *sorted(rights_of(user).permissions))
 
 
 class Zone:

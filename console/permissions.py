@@ -33,7 +33,7 @@ ADMIN_SITE = "admin-site"
 ANONYMOUS = "anonymous"
 
 #: Route names that anybody may call. Each is tested to disclose nothing.
-ANONYMOUS_ROUTES = frozenset({"sign-in", "healthz", "readyz", "metrics", "hook", "favicon"})
+ANONYMOUS_ROUTES = frozenset({"sign-in", "healthz", "readyz", "metrics", "hook", "favicon", "csp-report"})
 
 #: Groups that every installation starts with, and what each may do.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -107,7 +107,9 @@ def keeps_accounts(user: Any) -> bool:
 
 def _to_sign_in(request: HttpRequest) -> HttpResponseBase:
     if is_api(request):
-        return say(request, 401, code="signed_out")
+        response = say(request, 401, code="signed_out")
+        response["WWW-Authenticate"] = 'Bearer realm="lockhouse"'
+        return response
     if getattr(request, "htmx", False):
         # A fragment swapped into a page would show the form inside a table: move the whole page instead.
         response = HttpResponse(status=401)

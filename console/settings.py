@@ -32,7 +32,10 @@ env.read_env(str(LOCKHOUSE_VAR_DIR / "lockhouse.env"), recurse=False, override=F
 
 LOCKHOUSE_LOCAL: bool = env.bool("LOCKHOUSE_LOCAL", default=False)
 DEBUG = env.bool("LOCKHOUSE_DEBUG", default=False)
-_MAY_GENERATE: Final = LOCKHOUSE_LOCAL or DEBUG
+_MAY_GENERATE: Final = LOCKHOUSE_LOCAL
+if DEBUG and not LOCKHOUSE_LOCAL:
+    _open_debug = "LOCKHOUSE_DEBUG shows settings and rows to whoever asks: it needs LOCKHOUSE_LOCAL=1 beside it."
+    raise ImproperlyConfigured(_open_debug)
 
 
 def _generated_once(file_name: str, value: str) -> str:
@@ -71,8 +74,10 @@ def _secret(name: str, file_name: str, value: str) -> str:
 
 
 SECRET_KEY = _secret("LOCKHOUSE_SECRET_KEY", "secret-key", secrets.token_urlsafe(64))
-if not _MAY_GENERATE and (len(SECRET_KEY) < 50 or len(set(SECRET_KEY)) < 5):
-    _weak = "LOCKHOUSE_SECRET_KEY is too short or too plain: use at least 50 random characters."
+#: How keys begin that stand in published source: Django's own drafts, and this program's tests.
+_PUBLISHED: Final = ("django-insecure-", "tests-only-")
+if not _MAY_GENERATE and (len(SECRET_KEY) < 50 or len(set(SECRET_KEY)) < 5 or SECRET_KEY.startswith(_PUBLISHED)):
+    _weak = "LOCKHOUSE_SECRET_KEY is too short, too plain or published: use at least 50 random characters."
     raise ImproperlyConfigured(_weak)
 
 # The first key encrypts; the others still open what they sealed.
@@ -95,10 +100,14 @@ LOCKHOUSE_CONNECTOR_EVENTS_SERVICE: str = env.str(
 )
 LOCKHOUSE_SURFACES: frozenset[str] = frozenset(env.list("LOCKHOUSE_SURFACES", ["console", "ingress"]))
 
-ALLOWED_HOSTS = env.list(
+_LOOPBACK: Final = ["localhost", "127.0.0.1", "[::1]"]
+ALLOWED_HOSTS: list[str] = env.list(
     "LOCKHOUSE_ALLOWED_HOSTS",
-    ["localhost", "127.0.0.1", "[::1]"] if _MAY_GENERATE else [],
+    _LOOPBACK if LOCKHOUSE_LOCAL else [],
 )
+if LOCKHOUSE_LOCAL and not set(ALLOWED_HOSTS) <= set(_LOOPBACK):
+    _not_local = f"LOCKHOUSE_LOCAL=1 answers to {', '.join(_LOOPBACK)} alone: it runs over plain HTTP."
+    raise ImproperlyConfigured(_not_local)
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("LOCKHOUSE_TRUSTED_ORIGINS", [])
 
 # Database
@@ -191,6 +200,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "console.middleware.SentFrom",
     "console.middleware.SessionAge",
     "console.middleware.Zone",
     "console.middleware.Answers",
@@ -253,6 +263,8 @@ if env.bool("LOCKHOUSE_BEHIND_TLS_PROXY", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SESSION_COOKIE_SECURE = _SECURE
 SESSION_COOKIE_AGE = 12 * 60 * 60
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_NAME = "__Host-lockhouse-session" if _SECURE else "lockhouse-session"
 CSRF_COOKIE_SECURE = _SECURE
 CSRF_COOKIE_NAME = "__Host-lockhouse-csrf" if _SECURE else "lockhouse-csrf"
@@ -273,6 +285,7 @@ CONTENT_SECURITY_POLICY = {
         "base-uri": [NONE],
         "frame-ancestors": [NONE],
         "object-src": [NONE],
+        "report-uri": "/csp-report",
     },
 }
 

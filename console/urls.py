@@ -18,6 +18,7 @@ from console.views import (
     overview,
     receipts,
     replays,
+    reports,
     session,
     work,
 )
@@ -34,6 +35,7 @@ if "ingress" in settings.LOCKHOUSE_SURFACES:
 if "console" in settings.LOCKHOUSE_SURFACES:
     urlpatterns += [
         path("favicon.ico", session.favicon, name="favicon"),
+        path("csp-report", reports.receive, name="csp-report"),
         path("sign-in/", session.sign_in, name="sign-in"),
         path("sign-out/", session.sign_out, name="sign-out"),
         path("", overview.show, name="overview"),

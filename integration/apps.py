@@ -15,4 +15,9 @@ class IntegrationConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks."""
+        from django.db.backends.signals import connection_created
+
         from integration import checks  # noqa: F401 - registration needs loaded apps
+        from integration.storage.backends import refuse_wrong_backend
+
+        connection_created.connect(refuse_wrong_backend, dispatch_uid="integration.refuse_wrong_backend")

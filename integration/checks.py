@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 #: An operator or a provider waits for a lock at most this long.
 LONGEST_LOCK_WAIT_SECONDS: Final = 10
-_TIDB_BACKEND: Final = "django_tidb"
 _SESSION_SQL: Final = (
     "SELECT @@session.time_zone, @@session.sql_mode, @@session.innodb_lock_wait_timeout, "
     "@@session.character_set_client, @@session.character_set_connection"
@@ -63,10 +62,11 @@ def examine(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
     try:
         server = probe.read_server(connection)
         return [
-            *_check_backend(connection, server),
             *_check_session(connection, server),
             *_check_schema(connection),
         ]
+    except errors.WrongBackend as error:
+        return [Error(error.operator_message(), hint="Correct LOCKHOUSE_DATABASE_URL.", id="integration.E002")]
     except errors.UnsupportedEngine as error:
         return [
             Error(
@@ -82,22 +82,6 @@ def examine(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
                 id="integration.E010",
             )
         ]
-
-
-def _check_backend(connection: BaseDatabaseWrapper, server: probe.Server) -> Iterator[CheckMessage]:
-    is_tidb_backend = str(connection.settings_dict["ENGINE"]).startswith(_TIDB_BACKEND)
-    if server.engine is probe.Engine.TIDB and not is_tidb_backend:
-        yield Error(
-            "The server is TiDB, but the database backend is not django_tidb.",
-            hint="Use a tidb:// address: Django's MySQL backend lets SKIP LOCKED through, and TiDB then locks nothing.",
-            id="integration.E002",
-        )
-    if server.engine is not probe.Engine.TIDB and is_tidb_backend:
-        yield Error(
-            f"The server is {server.engine}, but the database backend is django_tidb.",
-            hint="Use a mysql:// address.",
-            id="integration.E009",
-        )
 
 
 def _read(connection: BaseDatabaseWrapper, sql: str) -> tuple[str, ...]:

@@ -184,3 +184,7 @@ class SchemaMismatch(SetupError):
 
 class UnsupportedEngine(SetupError):
     """This database engine or version is not supported."""
+
+
+class WrongBackend(UnsupportedEngine):
+    """The database backend is not the one for this server."""

@@ -60,6 +60,7 @@ PATHS = [
     "/api/v1/connector-events/{replayed}/plan",
     "/api/v1/connector-events/{ref}/replay",
     "/metrics",
+    "/csp-report",
     "/favicon.ico",
     "/healthz",
     "/readyz",

@@ -150,10 +150,13 @@ def test_checks__find_a_wrong_session(empty: BaseDatabaseWrapper, statement: str
 
 
 def test_checks__refuse_the_wrong_backend(empty: BaseDatabaseWrapper, engine: str) -> None:
-    install_schema(empty)
     wrong = {"mariadb": "django_tidb", "tidb": "django.db.backends.mysql"}[engine]
-    empty.settings_dict["ENGINE"] = wrong
-    assert _ids(empty) == [{"mariadb": "integration.E009", "tidb": "integration.E002"}[engine]]
+    other = type(empty)({**empty.settings_dict, "ENGINE": wrong}, "empty")
+    assert _ids(other) == ["integration.E002"]
+    for _ in range(2):
+        with pytest.raises(errors.WrongBackend):
+            other.ensure_connection()
+        assert other.connection is None, "a later statement must not find it open"
 
 
 def test_checks__an_absent_database_is_an_error_with_a_hint(empty: BaseDatabaseWrapper) -> None:
