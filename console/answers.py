@@ -28,8 +28,8 @@ ANSWERS: dict[int, Answer] = {
     ),
     401: Answer(
         title="Nobody is signed in",
-        sentence="This needs the session of an account. Nothing was changed.",
-        next_step="Sign in, and send it again.",
+        sentence="This needs the session or the token of an account. Nothing was changed.",
+        next_step="Sign in or send a token, and ask again.",
     ),
     403: Answer(
         title="You may not do this",
@@ -55,6 +55,11 @@ ANSWERS: dict[int, Answer] = {
         title="A value is not valid",
         sentence="A value in the request is not one that this accepts. Nothing was changed.",
         next_step="Correct it and send it again.",
+    ),
+    429: Answer(
+        title="Too many requests",
+        sentence="More came than may. Nothing was changed.",
+        next_step="Ask again in a moment.",
     ),
     500: Answer(
         title="Lockhouse failed to answer",

@@ -1,4 +1,4 @@
-"""Tables that the console owns: its operators and their grants, the append-only audit trail, bulk replays.
+"""Tables that the console owns: operators, their grants and API tokens, the append-only audit trail, bulk replays.
 
 Everything that describes connector work lives in the ``_System_*`` tables and is read through
 ``integration``; nothing here may describe it a second time.
@@ -16,7 +16,21 @@ from integration.values import new_id
 
 
 class User(AbstractUser):
-    """A person who signs in to the console."""
+    """A person who signs in to the console, or whose token lets a request in."""
+
+    #: What a token narrows this request's rights to; None for a session, which has all of the account's.
+    token_scopes: frozenset[str] | None = None
+
+    def has_perm(self, perm: str, obj: Any = None) -> bool:
+        """Say whether the account, and the token if one let the request in, gives this right."""
+        if self.token_scopes is not None and perm not in self.token_scopes:
+            return False
+        return super().has_perm(perm, obj)
+
+    def get_all_permissions(self, obj: Any = None) -> set[str]:
+        """Return the account's rights, narrowed to the token's scopes."""
+        held = super().get_all_permissions(obj)
+        return held if self.token_scopes is None else held & self.token_scopes
 
     #: Counts changes of the account's rights: a session that began under other ones gets a new key.
     rights_version = models.PositiveIntegerField(default=0, editable=False)
@@ -215,3 +229,58 @@ class ReplayBatchItem(models.Model):
     def __str__(self) -> str:
         """Name the item by its place and what it points at."""
         return f"{self.batch_id}#{self.position} {self.ref_id} {self.outcome or 'left'}"
+
+
+class ApiToken(models.Model):
+    """A token of the API: what its secret's digest is, whose it is, what it may be used for, until when.
+
+    Read here; written by `integration.callers` alone.
+    """
+
+    id = models.CharField(primary_key=True, max_length=36, editable=False)
+    digest = models.CharField(max_length=64, unique=True)
+    owner_id = models.BigIntegerField()
+    name = models.CharField(max_length=80)
+    #: Permission keys, with a space between them.
+    scopes = models.CharField(max_length=500)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True)
+    last_used_on = models.DateField(null=True)
+    #: When its next request is due; one that comes too long before it is too early.
+    due_at = models.DateTimeField()
+
+    class Meta:
+        """What its owner's page reads."""
+
+        indexes = [models.Index(fields=["owner_id", "id"], name="api_token_owner")]
+
+    def __str__(self) -> str:
+        """Name the token as its owner does."""
+        return self.name
+
+
+class KeptAnswer(models.Model):
+    """The answer to an API request that changed something, by its Idempotency-Key, for a day.
+
+    Written by `integration.callers` alone.
+    """
+
+    #: Digest of the account and the key.
+    id = models.CharField(primary_key=True, max_length=64, editable=False)
+    request_digest = models.CharField(max_length=64)
+    #: Who works on it; empty of meaning once it has a status.
+    claim = models.CharField(max_length=36)
+    under_way_until = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    status = models.PositiveSmallIntegerField(null=True)
+    body = models.TextField(null=True)  # noqa: DJ001 - absent is not empty
+
+    class Meta:
+        """What is swept."""
+
+        indexes = [models.Index(fields=["expires_at"], name="kept_answer_expires")]
+
+    def __str__(self) -> str:
+        """Name it by its key's digest."""
+        return self.id

@@ -98,6 +98,9 @@ if _MAY_GENERATE and "DEMO" not in LOCKHOUSE_SECRETS:
 LOCKHOUSE_CONNECTOR_EVENTS_SERVICE: str = env.str(
     "LOCKHOUSE_CONNECTOR_EVENTS_SERVICE", "integration.authority.events_admin.ConnectorEvents"
 )
+#: Requests of one API token: a minute in the long run, and at once after a rest.
+LOCKHOUSE_API_PER_MINUTE: int = env.int("LOCKHOUSE_API_PER_MINUTE", 600)
+LOCKHOUSE_API_AT_ONCE: int = env.int("LOCKHOUSE_API_AT_ONCE", 60)
 LOCKHOUSE_SURFACES: frozenset[str] = frozenset(env.list("LOCKHOUSE_SURFACES", ["console", "ingress"]))
 
 _LOOPBACK: Final = ["localhost", "127.0.0.1", "[::1]"]
@@ -202,6 +205,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "console.middleware.SentFrom",
     "console.middleware.SessionAge",
+    "console.api.door.TokenDoor",
     "console.middleware.Zone",
     "console.middleware.Answers",
     "axes.middleware.AxesMiddleware",

@@ -8,6 +8,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from console.api.urls import urls as api_urls
 from console.views import (
+    account,
     audit,
     batches,
     dead,
@@ -60,6 +61,8 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("fences/<str:fence_id>/override", fences.override, name="fence-override"),
         path("fences/overrides/<str:override_id>/lift", fences.lift_override, name="override-lift"),
         path("audit/", audit.list_rows, name="audit"),
+        path("account/", account.show, name="account"),
+        path("account/tokens/<str:token_id>/revoke", account.revoke, name="token-revoke"),
         path("api/v1/", api_urls),
         path("admin/", admin.site.urls),
     ]

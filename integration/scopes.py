@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -69,6 +69,13 @@ class Rights:
 
     permissions: frozenset[str] = frozenset()
     scopes: Mapping[str, Scope] = field(default_factory=dict)
+
+    def narrowed_to(self, keys: Collection[str]) -> Rights:
+        """Return what is left when only some keys count."""
+        return Rights(
+            permissions=frozenset(key for key in self.permissions if key in keys),
+            scopes={key: scope for key, scope in self.scopes.items() if key in keys},
+        )
 
     def reach(self, permission: str) -> Scope:
         """Return where a permission holds; an unknown key holds nowhere."""

@@ -42,6 +42,8 @@ def rights_of(user: User | AnonymousUser) -> Rights:
     kept: Rights | None = getattr(user, _KEPT, None)
     if kept is None:
         kept = _read_rights(user)
+        if isinstance(user, User) and user.token_scopes is not None:
+            kept = kept.narrowed_to(user.token_scopes)
         setattr(user, _KEPT, kept)
     return kept
 

@@ -12,9 +12,13 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI, Query, Status
 from ninja.errors import HttpError, ValidationError
+from ninja.openapi.schema import OpenAPISchema
 
 from console.answers import ANSWERS, say
+from console.api import batches, work
+from console.api.document import complete
 from console.api.problems import problem
+from console.api.queries import refuse_unknown
 from console.api.schemas import (
     ContextOut,
     DetailOut,
@@ -39,15 +43,24 @@ from integration.values import Actor, plain
 PUBLISHED_FILTERS: Final = frozenset({"namespace", "event_kind", "provider", "replayed"})
 _PAGE: Final = frozenset({"cursor", "limit"})
 
-api = NinjaAPI(title="Lockhouse", version="1", urls_namespace="api", docs_url=None)
+
+class Api(NinjaAPI):
+    """The API, whose document names every problem that an address can answer with."""
+
+    def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
+        """Return the OpenAPI document."""
+        return complete(super().get_openapi_schema(**options))
+
+
+api = Api(title="Lockhouse", version="1", urls_namespace="api", docs_url=None)
+api.add_router("", batches.router)
+api.add_router("", work.router)
 
 
 @api.get("connector-events", response=PageOut, url_name="connector-events")
 def list_events(request: HttpRequest, query: Query[ListQuery]) -> Any:
     """List dead Events of both owners, latest death first."""
-    unknown = sorted(set(request.GET) - set(ListQuery.model_fields))
-    if unknown:
-        return _say(400, "unknown_parameter", "The address names a parameter that this list does not have.")
+    refuse_unknown(request, ListQuery)
     service = connector_events()
     filters = query.model_dump(exclude=set(_PAGE))
     if isinstance(service, WorkItemDlqCapability):
@@ -96,10 +109,9 @@ def plan_replay(request: HttpRequest, ref: str, route_version: int | None = None
     url_name="connector-event-replay",
 )
 def replay(request: HttpRequest, ref: str, body: ReplayIn) -> Any:
-    """Replay one Event. `Idempotency-Key` names the request: the same one again gets the first answer, as 200."""
-    key = request.headers.get("Idempotency-Key")
-    if not key:
-        return _say(400, "idempotency_key_required", "A replay needs an Idempotency-Key header; nothing was changed.")
+    """Replay one Event. `Idempotency-Key` names the request: within a day the same one gets the first answer."""
+    # Beyond the day for which an answer is kept, the trail still knows the key.
+    key = request.headers["Idempotency-Key"]
     service, parsed, actor = connector_events(), Ref.parse(ref), _actor(request)
     outcome: Any
     if isinstance(service, WorkItemDlqCapability):

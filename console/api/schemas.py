@@ -11,8 +11,8 @@ from pydantic import AwareDatetime, ConfigDict, Field
 from integration.authority.reads import LARGEST_PAGE, PAGE_ROWS
 
 
-class ListQuery(Schema):
-    """What a list is narrowed to, and which page of it."""
+class DeadQuery(Schema):
+    """What a list of dead rows is narrowed to."""
 
     namespace: str | None = None
     event_kind: str | None = None
@@ -29,6 +29,11 @@ class ListQuery(Schema):
     died_after: AwareDatetime | None = None
     died_before: AwareDatetime | None = None
     search: str | None = None
+
+
+class ListQuery(DeadQuery):
+    """What a list is narrowed to, and which page of it."""
+
     cursor: str | None = Field(None, max_length=400)
     limit: int = Field(PAGE_ROWS, ge=1, le=LARGEST_PAGE)
 

@@ -1,18 +1,22 @@
 """The API's addresses, each behind the same permission keys as the pages.
 
-A session's cookie is what lets a request in, so every write needs the form token as well.
+A session's cookie or a token lets a request in; by cookie every write needs the form token as well.
 Rule: A-32.
 """
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any, Final
 
+from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, path
 from django.views.decorators.cache import never_cache
 
 from console.api.handlers import api
-from console.permissions import REPLAY, VIEW, requires
+from console.api.once import once
+from console.middleware import SAFE_METHODS
+from console.permissions import AUDIT, REPLAY, VIEW, requires
 
 #: What each route needs, by name; a route that is not here stops the boot.
 NEEDS: Final[dict[str, tuple[str, ...]]] = {
@@ -21,20 +25,54 @@ NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "connector-event": (VIEW,),
     "connector-event-plan": (VIEW,),
     "connector-event-replay": (VIEW, REPLAY),
+    "batches": (VIEW,),
+    "batch": (VIEW,),
+    "batch-items": (VIEW,),
+    "batch-go": (VIEW, REPLAY),
+    "batch-cancel": (VIEW, REPLAY),
+    "work-items": (VIEW,),
+    "work-item": (VIEW,),
+    "receipts": (VIEW,),
+    "receipt": (VIEW,),
+    "fences": (VIEW,),
+    "fence": (VIEW,),
+    "cutovers": (VIEW,),
+    "audit": (AUDIT,),
     # Only its address is used, in the OpenAPI document.
     "api-root": (VIEW,),
+}
+#: Where something is changed: an unsafe method needs this key too, and an `Idempotency-Key`.
+WRITES: Final[dict[str, str]] = {
+    "connector-event-replay": REPLAY,
+    "batches": REPLAY,
+    "batch-go": REPLAY,
+    "batch-cancel": REPLAY,
 }
 
 
 def _guarded(pattern: URLPattern) -> URLPattern:
     view: Any = pattern.callback
-    for permission in NEEDS[str(pattern.name)]:
+    name = str(pattern.name)
+    if name in WRITES:
+        view = _writing(view, WRITES[name])
+    for permission in NEEDS[name]:
         view = requires(permission)(view)
     view = never_cache(view)
     # The library exempts every view from Django's own check of the form token.
     view.csrf_exempt = False
     guarded: URLPattern = path(str(pattern.pattern), view, name=pattern.name)
     return guarded
+
+
+def _writing(view: Any, permission: str) -> Any:
+    checked = requires(permission)(once(view))
+
+    @wraps(view)
+    def choose(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        answer: HttpResponseBase = (view if request.method in SAFE_METHODS else checked)(request, *args, **kwargs)
+        return answer
+
+    return choose
 
 
 _patterns, _app_name, _namespace = api.urls

@@ -33,9 +33,9 @@ def list_rows(request: HttpRequest) -> HttpResponse:
             {"section": "audit", "form": form, "entries": []},
             status=400,
         )
-    entries, newer, older = _page(form, request.GET.get("cursor"))
+    entries, newer, older = page_of(form, request.GET.get("cursor"))
     for entry in entries:
-        entry.shown_facts = _facts(entry.facts)  # type: ignore[attr-defined]
+        entry.shown_facts = facts_of(entry.facts)  # type: ignore[attr-defined]
     context = {
         "section": "audit",
         "form": form,
@@ -50,7 +50,16 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     return render(request, template, context)
 
 
-def _page(form: AuditFilter, cursor: str | None) -> tuple[list[AuditEntry], str | None, str | None]:
+def page_of(form: AuditFilter, cursor: str | None) -> tuple[list[AuditEntry], str | None, str | None]:
+    """Return one page of entries, newest first, and the cursors of its neighbours.
+
+    Args:
+        form: A checked filter.
+        cursor: A neighbour's cursor of an earlier page; None for the first page.
+
+    Raises:
+        InvalidInput: The cursor is not one of this list.
+    """
     backwards = bool(cursor) and cursor[0] == "<"  # type: ignore[index]
     entries = AuditEntry.objects.filter(**form.conditions())
     if cursor:
@@ -90,7 +99,8 @@ def _parse(cursor: str) -> tuple[datetime, str]:
     return at, entry_id
 
 
-def _facts(text: str) -> list[tuple[str, Any]]:
+def facts_of(text: str) -> list[tuple[str, Any]]:
+    """Return an entry's facts by name; none where they cannot be read."""
     try:
         facts: Any = json.loads(text or "{}")
     except ValueError:

@@ -40,6 +40,8 @@ RANK_OF_TABLE = {
     "_System_ConnectorSchedulerLease": LockRank.LEAF,
     "console_replaybatch": LockRank.LEAF,
     "console_replaybatchitem": LockRank.LEAF,
+    "console_apitoken": LockRank.LEAF,
+    "console_keptanswer": LockRank.LEAF,
 }
 #: Columns that find one row, or a sorted set of rows, of a table by a key.
 KEYS_OF_TABLE = {
@@ -59,6 +61,8 @@ KEYS_OF_TABLE = {
     "_System_ConnectorSchedulerLease": {"PackInstallId"},
     "console_replaybatch": {"id"},
     "console_replaybatchitem": {"id"},
+    "console_apitoken": {"id"},
+    "console_keptanswer": {"id"},
 }
 #: The only statement that locks through a join: two tables, in rank order, each by its key.
 JOINED_LOCKS = {"FIRST_CLAIM", "FIRST_CLAIM_OF_OLD_SCHEMA"}
