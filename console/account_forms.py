@@ -28,3 +28,17 @@ class TokenForm(forms.Form):
         """
         super().__init__(*args, **kwargs)
         self.fields["scopes"].choices = [(key, words) for key, words in SCOPES.items() if key in held]  # type: ignore[attr-defined]
+
+
+class CodeForm(forms.Form):
+    """A code of the authenticator app, or a recovery code."""
+
+    code = forms.CharField(
+        label="Code",
+        max_length=64,
+        strip=True,
+        widget=forms.TextInput(
+            attrs={"autocomplete": "one-time-code", "autocapitalize": "none", "spellcheck": "false"}
+        ),
+        error_messages={"required": "Type the code that the app shows."},
+    )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from console import factors
+from console.middleware import actor_of
 from console.models import User
 
 #: What only a superuser may change: with these, an account could be given any right.
@@ -21,6 +24,19 @@ class OperatorAdmin(UserAdmin):  # type: ignore[type-arg]  # generic in the stub
 
     Rule: A-32.
     """
+
+    actions = ("remove_second_factor",)
+
+    @admin.action(description="Take the second factor away", permissions=["change"])
+    def remove_second_factor(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """Let accounts sign in by their passwords alone, whose owners lost app and codes; told in the trail."""
+        for account in queryset.order_by("pk"):
+            if not _may_touch(request, account):
+                self.message_user(request, f"{account}: not yours to change.", messages.ERROR)
+            elif factors.remove(account.pk, actor=actor_of(request)):
+                self.message_user(request, f"{account}: signs in by password alone.")
+            else:
+                self.message_user(request, f"{account}: has no second factor.", messages.WARNING)
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         """Keep a superuser's account, and one's own, from being changed by anyone but a superuser."""

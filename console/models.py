@@ -231,6 +231,34 @@ class ReplayBatchItem(models.Model):
         return f"{self.batch_id}#{self.position} {self.ref_id} {self.outcome or 'left'}"
 
 
+class SecondFactor(models.Model):
+    """What an account's authenticator app and this console both know; written by `console.factors` alone."""
+
+    user = models.OneToOneField(User, on_delete=models.CASCADE, primary_key=True, related_name="second_factor")
+    #: Sealed under the payload keys.
+    secret = models.BinaryField()
+    #: Since when sign-ins need a code; empty until the first code confirmed the secret.
+    enrolled_at = models.DateTimeField(null=True)
+    #: The time step of the last code that was used.
+    last_step = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        """Name whose it is."""
+        return f"second factor of {self.pk}"
+
+
+class RecoveryCode(models.Model):
+    """One code that stands in for the app once; the row goes with its use."""
+
+    #: Digest of the account and the code.
+    id = models.CharField(primary_key=True, max_length=64, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="recovery_codes")
+
+    def __str__(self) -> str:
+        """Name whose it is."""
+        return f"recovery code of {self.user_id}"
+
+
 class ApiToken(models.Model):
     """A token of the API: what its secret's digest is, whose it is, what it may be used for, until when.
 

@@ -33,7 +33,9 @@ ADMIN_SITE = "admin-site"
 ANONYMOUS = "anonymous"
 
 #: Route names that anybody may call. Each is tested to disclose nothing.
-ANONYMOUS_ROUTES = frozenset({"sign-in", "healthz", "readyz", "metrics", "hook", "favicon", "csp-report"})
+ANONYMOUS_ROUTES = frozenset(
+    {"sign-in", "sign-in-code", "healthz", "readyz", "metrics", "hook", "favicon", "csp-report"}
+)
 
 #: Groups that every installation starts with, and what each may do.
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -38,6 +38,7 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("favicon.ico", session.favicon, name="favicon"),
         path("csp-report", reports.receive, name="csp-report"),
         path("sign-in/", session.sign_in, name="sign-in"),
+        path("sign-in/code", session.sign_in_code, name="sign-in-code"),
         path("sign-out/", session.sign_out, name="sign-out"),
         path("", overview.show, name="overview"),
         path("dlq/", dead.list_rows, name="dlq"),
@@ -63,6 +64,7 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("audit/", audit.list_rows, name="audit"),
         path("account/", account.show, name="account"),
         path("account/tokens/<str:token_id>/revoke", account.revoke, name="token-revoke"),
+        path("account/second-factor", account.second_factor, name="second-factor"),
         path("api/v1/", api_urls),
         path("admin/", admin.site.urls),
     ]

@@ -1,18 +1,22 @@
-"""One's own account: its API tokens."""
+"""One's own account: its API tokens and its second factor."""
 
 from __future__ import annotations
 
+import segno
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console.account_forms import TokenForm
+from console import factors
+from console.account_forms import CodeForm, TokenForm
 from console.middleware import actor_of
+from console.models import User
 from console.permissions import SIGNED_IN, requires
 from integration.callers import tokens
 from integration.callers.policy import SCOPES
+from integration.errors import InvalidInput
 
 
 @never_cache
@@ -36,6 +40,7 @@ def show(request: HttpRequest) -> HttpResponse:
         "issued": issued,
         "tokens": tokens.list_tokens(account_id),
         "scope_words": SCOPES,
+        "has_factor": factors.is_enrolled(account_id),
         "read_at": timezone.now(),
     }
     return render(request, "console/account/page.html", context, status=status)
@@ -47,6 +52,51 @@ def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
     """End one of one's own tokens."""
     tokens.revoke(token_id, actor=actor_of(request))
     return redirect("account")
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+@requires(SIGNED_IN)
+def second_factor(request: HttpRequest) -> HttpResponse:
+    """Show the second factor; a POST begins one, confirms it by a code, or takes it away by one."""
+    user = User.objects.get(pk=_account_id(request))
+    step, status = request.POST.get("step", ""), 200
+    codes: tuple[str, ...] = ()
+    form = CodeForm(request.POST if step in {"confirm", "remove"} else None)
+    if step == "begin":
+        factors.begin(user)
+    elif form.is_bound and form.is_valid():
+        try:
+            codes = _step(request, user, step, form.cleaned_data["code"])
+        except InvalidInput as error:
+            form.add_error("code", error.operator_message())
+        else:
+            # What an old copy of the session's id could do, it can do no more.
+            request.session.cycle_key()
+            form = CodeForm()
+    if form.errors:
+        status = 422
+    secret = factors.drafted(user.pk)
+    context = {
+        "section": "account",
+        "form": form,
+        "codes": codes,
+        "is_enrolled": factors.is_enrolled(user.pk),
+        "secret": secret and " ".join(secret[start : start + 4] for start in range(0, len(secret), 4)),
+        "picture": secret
+        and segno.make(factors.address_of(user, secret)).svg_data_uri(scale=5, border=2, light="white"),
+    }
+    return render(request, "console/account/second_factor.html", context, status=status)
+
+
+def _step(request: HttpRequest, user: User, step: str, code: str) -> tuple[str, ...]:
+    actor = actor_of(request)
+    if step == "confirm":
+        return factors.confirm(user, code, actor=actor)
+    if not factors.accept(user.pk, code, actor=actor):
+        raise InvalidInput("That is not the code that the app shows now, nor a recovery code.", field="code")
+    factors.remove(user.pk, actor=actor)
+    return ()
 
 
 def _account_id(request: HttpRequest) -> int:

@@ -1,20 +1,30 @@
-"""Signing in and out."""
+"""Signing in, by a password and, where an account has one, a second factor; and out."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Final
 
-from django.contrib.auth import logout
+from axes.handlers.proxy import AxesProxyHandler
+from django.contrib.auth import login, logout
+from django.contrib.auth.signals import user_login_failed
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.templatetags.static import static
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from console import factors
 from console.middleware import STARTED_KEY
+from console.models import User
 from console.permissions import SIGNED_IN, requires
+from console.views.errors import locked_out
+from integration.values import Actor
+
+#: Whose password was right, until the code is too.
+PENDING_KEY: Final = "awaits_code"
+PENDING_SECONDS: Final = 300
 
 
 class SignIn(LoginView):
@@ -24,9 +34,15 @@ class SignIn(LoginView):
     redirect_authenticated_user = True
 
     def form_valid(self, form: Any) -> HttpResponse:
-        """Sign in and note when, so that the session's age is counted from here."""
+        """Sign in, or ask for the code; note when, so that the session's age is counted from here."""
+        user = form.get_user()
+        now = int(time.time())
+        if factors.is_enrolled(user.pk):
+            pending = {"user": user.pk, "backend": user.backend, "at": now, "next": self.get_success_url()}
+            self.request.session[PENDING_KEY] = pending
+            return redirect("sign-in-code")
         response = super().form_valid(form)
-        self.request.session[STARTED_KEY] = int(time.time())
+        self.request.session[STARTED_KEY] = now
         return response
 
 
@@ -43,9 +59,46 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     return SignIn.as_view()(request)  # type: ignore[return-value]
 
 
+@never_cache
+@require_http_methods(["GET", "POST"])
+def sign_in_code(request: HttpRequest) -> HttpResponse:
+    """Take the code of an account whose password was right within the last five minutes.
+
+    A wrong code counts as a failed sign-in, so that they are closed together.
+    """
+    pending: dict[str, Any] = request.session.get(PENDING_KEY) or {}
+    user = None
+    if pending and time.time() - pending["at"] <= PENDING_SECONDS:
+        user = User.objects.filter(pk=pending["user"], is_active=True).first()
+    if user is None:
+        request.session.pop(PENDING_KEY, None)
+        return redirect("sign-in")
+    credentials = {"username": user.get_username()}
+    if request.method == "GET":
+        return render(request, "console/sign_in_code.html", {})
+    if not AxesProxyHandler.is_allowed(request, credentials):
+        return locked_out(request)
+    if not factors.accept(user.pk, request.POST.get("code", "")[:64], actor=_actor(request, user)):
+        user_login_failed.send(sender=__name__, credentials=credentials, request=request)
+        return render(request, "console/sign_in_code.html", {"is_wrong": True}, status=422)
+    login(request, user, backend=pending["backend"])
+    request.session.pop(PENDING_KEY, None)
+    request.session[STARTED_KEY] = int(time.time())
+    return redirect(pending["next"])
+
+
 @require_POST
 @requires(SIGNED_IN)
 def sign_out(request: HttpRequest) -> HttpResponse:
     """End the session."""
     logout(request)
     return redirect("sign-in")
+
+
+def _actor(request: HttpRequest, user: User) -> Actor:
+    return Actor(
+        user_id=user.pk,
+        name=user.get_username(),
+        remote_addr=request.META.get("REMOTE_ADDR") or None,
+        via="console",
+    )

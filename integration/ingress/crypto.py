@@ -33,6 +33,7 @@ class SealedColumn(StrEnum):
 
     RECEIPT_BODY = "_System_ConnectorIngressReceipt.Body"
     EVENT_PAYLOAD = "_System_ConnectorEvent.Payload"
+    SECOND_FACTOR = "console_secondfactor.secret"
 
 
 class KeyRingInvalid(errors.SetupError):

@@ -129,4 +129,6 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
     shot("fence-override", f"/fences/{fence}/override", ("wide",))
     shot("override-lift", f"/fences/overrides/{override}/lift", ("wide",))
     shot("audit", "/audit/")
+    shot("account", "/account/")
+    shot("second-factor", "/account/second-factor")
     shot("not-found", "/nowhere", ("wide",))

@@ -58,6 +58,8 @@ def _paths(installation: Installation) -> list[str]:
         f"/fences/{fence}/override",
         f"/fences/overrides/{override}/lift",
         "/audit/",
+        "/account/",
+        "/account/second-factor",
         "/nowhere",
     ]
 

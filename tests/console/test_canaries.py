@@ -50,6 +50,8 @@ PATHS = [
     "/fences/overrides/{override}/lift",
     "/audit/",
     "/account/",
+    "/account/second-factor",
+    "/sign-in/code",
     "/account/tokens/{ref}/revoke",
     "/api/v1/",
     "/api/v1/openapi.json",
