@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -103,6 +104,9 @@ def say(
             detail=sentence or answer.sentence,
             next_step=next_step or answer.next_step,
         )
+    if "console" not in settings.LOCKHOUSE_SURFACES:
+        # A page leads to others, and this process serves none.
+        return HttpResponse(f"{answer.title}\n", status=status, content_type="text/plain; charset=utf-8")
     context = {
         "status": status,
         "code": code,

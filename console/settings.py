@@ -101,7 +101,11 @@ LOCKHOUSE_CONNECTOR_EVENTS_SERVICE: str = env.str(
 #: Requests of one API token: a minute in the long run, and at once after a rest.
 LOCKHOUSE_API_PER_MINUTE: int = env.int("LOCKHOUSE_API_PER_MINUTE", 600)
 LOCKHOUSE_API_AT_ONCE: int = env.int("LOCKHOUSE_API_AT_ONCE", 60)
-LOCKHOUSE_SURFACES: frozenset[str] = frozenset(env.list("LOCKHOUSE_SURFACES", ["console", "ingress"]))
+_SURFACES: Final = frozenset({"console", "ingress"})
+LOCKHOUSE_SURFACES: frozenset[str] = frozenset(env.list("LOCKHOUSE_SURFACES", sorted(_SURFACES)))
+if not LOCKHOUSE_SURFACES or not LOCKHOUSE_SURFACES <= _SURFACES:
+    _no_surface = "LOCKHOUSE_SURFACES is console, ingress, or both with a comma between them."
+    raise ImproperlyConfigured(_no_surface)
 
 _LOOPBACK: Final = ["localhost", "127.0.0.1", "[::1]"]
 ALLOWED_HOSTS: list[str] = env.list(

@@ -80,6 +80,19 @@ def test_boot__production_cookies_are_for_this_host_over_https_alone(boot: Any) 
     assert settings["SECURE_HSTS_SECONDS"] >= 31_536_000
 
 
+@pytest.mark.parametrize(
+    ("surfaces", "served"), [("console", {"console"}), ("ingress,console", {"console", "ingress"})]
+)
+def test_boot__serves_the_surfaces_that_are_named(boot: Any, surfaces: str, served: set[str]) -> None:
+    assert served == boot(LOCKHOUSE_SURFACES=surfaces)["LOCKHOUSE_SURFACES"]
+
+
+@pytest.mark.parametrize("surfaces", ["admin", "console;ingress", "console,ingres"])
+def test_boot__refuses_a_surface_that_there_is_not(boot: Any, surfaces: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="LOCKHOUSE_SURFACES"):
+        boot(LOCKHOUSE_SURFACES=surfaces)
+
+
 def test_web_server__serves_a_local_run_to_this_machine_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     start = runpy.run_path(str(CONSOLE / "gunicorn.conf.py"))["on_starting"]
