@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from django.db import transaction
+
 from integration.cutover.inbound import forward, reads
 from integration.cutover.inbound.service import CutoverRefused
 from integration.legacy import claim as event_claims
@@ -17,14 +19,16 @@ from integration.legacy.lease import LeaseLost, acquire
 from integration.legacy.process import register_executor
 from integration.storage.locks import lock_process
 from integration.storage.sql import scheduler_leases
+from integration.values import new_id
 from integration.work import claim as claims
 from integration.work.candidates import CandidateQueue
 from integration.work.claim import claim
 from integration.work.flows import discover_flows
 from integration.work.process import ClaimFenced, register_process
+from tests.concurrency.cutover.projection_racers import without_locks
 from tests.support import inbound
 from tests.support.meetings import await_file, await_lock, hold_until_waited_for
-from tests.support.work import Pack
+from tests.support.work import Pack, insert, query
 
 
 def _pack(pack_id: str) -> Pack:
@@ -131,3 +135,47 @@ def forward_around_claim(pack_id: str, folder: str, *, guarded: bool = True) -> 
 
 def _of_nobody(statement: Any) -> Any:
     return replace(statement, text=f"{statement.text.rstrip()} AND 1 = 0")
+
+
+def meet_an_old_writer(part: str, pack_id: str, folder: str, *, guarded: bool = True) -> Any:
+    """Play one of the two sides of a cutover that an old build's admission meets."""
+    play = _admit_as_an_old_build if part == "admit" else _forward_beside
+    return play(_pack(pack_id), Path(folder), guarded=guarded)
+
+
+def _admit_as_an_old_build(pack: Pack, place: Path, *, guarded: bool) -> str:
+    """Admit an Event without a WorkItem once claims are stopped; hold its transaction until the cutover waits for it."""
+    await_file(place / "stopped")
+    with transaction.atomic():
+        query("SELECT 1 FROM _System_ConnectorPackInstall WHERE PackInstallId = %s FOR UPDATE", pack.pack_id)
+        (known,) = query("SELECT * FROM _System_ConnectorEvent WHERE PackInstallId = %s", pack.pack_id)
+        row = {**known, "EventId": new_id(), "IdempotencyKey": new_id(), "ReceiptId": new_id(), "LaneOrdinal": 2}
+        insert("_System_ConnectorEvent", [row])
+        if guarded:
+            hold_until_waited_for(place, "_System_ConnectorPackInstall")
+        else:
+            (place / "locked").touch()
+            await_file(place / "written")
+    return str(row["EventId"])
+
+
+def _forward_beside(pack: Pack, place: Path, *, guarded: bool) -> bool:
+    """Hand the work over, with an admission under way from the first step on; return whether a receipt was written."""
+
+    def failpoint(name: str) -> None:
+        if name == "inbound_forward.stopped" and not (place / "stopped").exists():
+            (place / "stopped").touch()
+            await_lock(place)
+
+    forward.failpoint = failpoint
+    if not guarded:
+        write_receipt = forward.write_receipt
+
+        def write_without_locks(*args: Any) -> Any:
+            without_locks(forward)
+            return write_receipt(*args)
+
+        forward.write_receipt = write_without_locks
+    done = inbound.forward(pack, timeout_seconds=120.0)
+    (place / "written").touch()
+    return done.is_new

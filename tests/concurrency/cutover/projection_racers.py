@@ -36,8 +36,8 @@ def _unlocked(statement: Statement) -> Statement:
     return replace(statement, text=statement.text.replace("FOR UPDATE", ""), locks=())  # type: ignore[arg-type]
 
 
-def _without_locks() -> None:
-    """Read the rows that the cutover locks, and go on."""
+def without_locks(module: Any) -> None:
+    """Let a module read the namespace and the pack that it locks, and go on."""
 
     def namespace(tx: Tx, name: str) -> LockedNamespace:
         row = tx.fetch_one(_unlocked(namespaces.LOCK_NAMESPACE), {"namespace": name})
@@ -51,8 +51,8 @@ def _without_locks() -> None:
         tx.lock_trace.append(LockRank.PACK)
         return LockedPack(_tx=tx, row=row)
 
-    service.lock_namespace = namespace
-    service.lock_pack = pack
+    module.lock_namespace = namespace
+    module.lock_pack = pack
 
 
 def _without_key() -> None:
@@ -71,7 +71,7 @@ def _without_key() -> None:
     service._find = find
 
 
-_REMOVED = {"locks": _without_locks, "key": _without_key}
+_REMOVED = {"locks": lambda: without_locks(service), "key": _without_key}
 
 
 def cut_over(folder: Path, *, pack_id: str, name: str = "racer", removed: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from integration.cutover.inbound import rollback
+from integration.cutover.inbound import rollback, rollback_steps
 from integration.cutover.inbound.rollback_policy import RollbackRefused
 from integration.storage.locks import lock_process
 from integration.work import claim as claims
@@ -14,6 +14,8 @@ from integration.work import process as processes
 from integration.work.claim import claim
 from integration.work.items import candidate_from_row
 from integration.work.process import register_process
+from tests.concurrency.cutover import fence_racers
+from tests.concurrency.cutover.projection_racers import without_locks
 from tests.support.meetings import await_file, await_lock, hold_until_waited_for
 from tests.support.rollback import BUILD, OWNER
 from tests.support.work import due_rows
@@ -75,3 +77,18 @@ def register_beside(pack_id: str, *, guarded: bool = True) -> bool:
         processes._is_rolling_back = lambda tx, pack_install_id: False
     process = register_process(roles=frozenset({"claim"}), concurrency=1, build_version="tests")
     return process.fence_for(pack_id) is not None
+
+
+def beside(part: str, options: dict[str, Any]) -> Any:
+    """Play one side of an admission or a replay that a rollback meets."""
+    return _roll_back_beside(**options) if part == "rollback" else fence_racers.play(part, options)
+
+
+def _roll_back_beside(folder: str, pack_id: str, *, guarded: bool) -> dict[str, Any]:
+    """Roll back while the other holds the pack's row, or, without locks, go past it."""
+    if not guarded:
+        without_locks(rollback_steps)
+    await_lock(Path(folder))
+    found = roll_back(pack_id)
+    (Path(folder) / fence_racers.ARMED).touch()
+    return found
