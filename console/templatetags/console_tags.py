@@ -30,6 +30,7 @@ BADGES: dict[str, str] = {
     "refused": "wait",
     "lost_race": "wait",
     "waiting": "wait",
+    "paused": "wait",
     "halted": "dead",
     "finished": "good",
     "retry": "wait",

@@ -13,6 +13,7 @@ from integration.authority import reads
 from integration.authority.listing import DeadFilters, DeadRow
 from integration.authority.values import OwnerAmbiguous, Ref
 from integration.batches.values import LARGEST, LARGEST_BY_ID
+from integration.states import WorkItemState
 from integration.values import digest_parts, plain
 
 #: Pages that one selection looks at, at most.
@@ -23,12 +24,14 @@ _UNKNOWN: Final = (2**63, 2**63, datetime(9999, 1, 1, tzinfo=UTC))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """One row that is to be replayed."""
+    """One row that is to be replayed, and under which incarnation and route version it died."""
 
     ref: Ref
     namespace: str | None = None
     event_kind: str | None = None
     source_lane: str | None = None
+    incarnation: int | None = None
+    route_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,7 @@ class Selection:
         asked: What was asked for, by name.
         is_capped: There may be more rows that match.
         left_out: Rows that match and that nothing could replay.
+        stale: Rows that were named by id and can be replayed no more as they are; they are among `items`.
         digest: Over the rows, in their order.
     """
 
@@ -48,10 +52,15 @@ class Selection:
     is_capped: bool
     left_out: int
     digest: str
+    stale: int = 0
 
 
 def select(
-    filters: DeadFilters | None = None, refs: Iterable[Ref] | None = None, *, cap: int = LARGEST, using: str = "default"
+    filters: DeadFilters | None = None,
+    refs: Iterable[Ref] | None = None,
+    *,
+    cap: int = LARGEST,
+    using: str = "default",
 ) -> Selection:
     """Read what a bulk replay would take now.
 
@@ -93,17 +102,18 @@ def _by_filter(filters: DeadFilters, cap: int, using: str) -> Selection:
         page = reads.list_dead(filters, cursor, _PAGE, using=using)
         left_out += sum(len(rejected.work_ids) for rejected in page.rejected)
         for row in page.rows:
-            if row.is_actionable:
-                rows[row.ref.id] = row
-            else:
+            if not row.is_actionable:
                 left_out += 1
+            else:
+                rows[row.ref.id] = row
         cursor = page.older
         if cursor is None or len(rows) > cap:
             break
     taken = list(rows.values())[:cap]
     asked = {name: value for name, value in plain(filters).items() if value is not None and name != "replayed"}
+    selection = _frozen([(_place(row), _selected(row)) for row in taken], asked)
     is_capped = cursor is not None or len(rows) > cap
-    return _frozen([(_place(row), _selected(row)) for row in taken], asked, left_out, is_capped=is_capped)
+    return dataclasses.replace(selection, is_capped=is_capped, left_out=left_out)
 
 
 def _by_id(refs: tuple[Ref, ...], using: str) -> Selection:
@@ -111,15 +121,19 @@ def _by_id(refs: tuple[Ref, ...], using: str) -> Selection:
         message = f"At most {LARGEST_BY_ID} rows are named by id; use a filter."
         raise errors.InvalidInput(message, field="ids", found=len(refs))
     found: dict[str, tuple[tuple[Any, ...], Selected]] = {}
+    stale: set[str] = set()
     for ref in refs:
         try:
             row = reads.get_detail(ref, using=using).row
         except (errors.NotFound, OwnerAmbiguous):
             # It keeps its place in the ledger, which tells what became of it.
             found.setdefault(ref.id, (_UNKNOWN, Selected(ref=ref)))
+            stale.add(ref.id)
         else:
             found.setdefault(row.ref.id, (_place(row), _selected(row)))
-    return _frozen(list(found.values()), {"ids": len(found)}, 0, is_capped=False)
+            if not (row.is_actionable and row.state == WorkItemState.DEAD):
+                stale.add(row.ref.id)
+    return dataclasses.replace(_frozen(list(found.values()), {"ids": len(found)}), stale=len(stale))
 
 
 def _place(row: DeadRow) -> tuple[Any, ...]:
@@ -127,17 +141,22 @@ def _place(row: DeadRow) -> tuple[Any, ...]:
 
 
 def _selected(row: DeadRow) -> Selected:
-    return Selected(ref=row.ref, namespace=row.namespace, event_kind=row.event_kind, source_lane=row.source_lane)
+    return Selected(
+        ref=row.ref,
+        namespace=row.namespace,
+        event_kind=row.event_kind,
+        source_lane=row.source_lane,
+        incarnation=row.incarnation,
+        route_version=row.route_version,
+    )
 
 
-def _frozen(
-    placed: list[tuple[tuple[Any, ...], Selected]], asked: Mapping[str, Any], left_out: int, *, is_capped: bool
-) -> Selection:
+def _frozen(placed: list[tuple[tuple[Any, ...], Selected]], asked: Mapping[str, Any]) -> Selection:
     items = tuple(item for _, item in sorted(placed, key=lambda entry: (entry[0], entry[1].ref.id)))
     return Selection(
         items=items,
         asked=asked,
-        is_capped=is_capped,
-        left_out=left_out,
+        is_capped=False,
+        left_out=0,
         digest=digest_parts(*(str(item.ref) for item in items)),
     )

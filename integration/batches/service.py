@@ -1,4 +1,4 @@
-"""Make a bulk replay, let it go on, cancel it. The runner does the replaying; nothing here replays a row."""
+"""Make a bulk replay, pause and resume it, let it go on, cancel it. The runner replays; nothing here does."""
 
 from __future__ import annotations
 
@@ -132,6 +132,32 @@ def go(batch_id: str, *, actor: Actor, reason: str = "", using: str = "default")
     return _move("continued", batch_id, BatchState.RUNNING, actor=actor, reason=reason, using=using)
 
 
+def pause(batch_id: str, *, actor: Actor, reason: str = "", using: str = "default") -> Batch:
+    """Stop a running batch for a while: no further item is begun; one that is under way is still replayed and noted.
+
+    Raises:
+        NotAllowed: The actor may not replay.
+        BatchNotFound: There is no such batch.
+        BatchStateRefused: It is not running.
+
+    Locks: LEAF, the batch.
+    """
+    return _move("paused", batch_id, BatchState.PAUSED, actor=actor, reason=reason, using=using)
+
+
+def resume(batch_id: str, *, actor: Actor, reason: str = "", using: str = "default") -> Batch:
+    """Let a paused batch go on where it was, with the same canary, pace and count of what repeats.
+
+    Raises:
+        NotAllowed: The actor may not replay.
+        BatchNotFound: There is no such batch.
+        BatchStateRefused: It is not paused.
+
+    Locks: LEAF, the batch.
+    """
+    return _move("resumed", batch_id, BatchState.RUNNING, actor=actor, reason=reason, using=using)
+
+
 def cancel(batch_id: str, *, actor: Actor, reason: str = "", using: str = "default") -> Batch:
     """Stop a batch for good; a row whose replay is under way is still replayed, and the ledger says so.
 
@@ -145,7 +171,12 @@ def cancel(batch_id: str, *, actor: Actor, reason: str = "", using: str = "defau
     return _move("cancelled", batch_id, BatchState.CANCELLED, actor=actor, reason=reason, using=using)
 
 
-_STATEMENTS: Final = {"continued": sql.CONTINUE_BATCH, "cancelled": sql.CANCEL_BATCH}
+_STATEMENTS: Final = {
+    "continued": sql.CONTINUE_BATCH,
+    "paused": sql.PAUSE_BATCH,
+    "resumed": sql.RESUME_BATCH,
+    "cancelled": sql.CANCEL_BATCH,
+}
 
 
 def _move(verb: str, batch_id: str, to: BatchState, *, actor: Actor, reason: str, using: str) -> Batch:

@@ -21,6 +21,8 @@ class BatchState(StrEnum):
     """Where a bulk replay stands."""
 
     RUNNING = "running"
+    #: Somebody stopped it for a while; it goes on where it was when somebody resumes it.
+    PAUSED = "paused"
     #: The canary is through; somebody has to say go.
     WAITING = "waiting"
     #: The same refusal, or the death of children, repeated; somebody has to say go or cancel.
@@ -81,6 +83,11 @@ class Totals:
     def done(self) -> int:
         """How many are not left."""
         return self.replayed + self.lost_race + self.refused + self.vanished
+
+    @property
+    def sum(self) -> int:
+        """How many items the ledger holds; the batch's total, or the ledger is broken."""
+        return self.done + self.left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

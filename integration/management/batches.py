@@ -5,16 +5,19 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from integration import errors
 from integration.authority.listing import DeadFilters
 from integration.authority.values import VIEW_PERMISSION, Ref
 from integration.batches import reads, service
+from integration.batches.expected import expect
 from integration.batches.selection import Selection, select
 from integration.batches.values import HALT_AFTER, LARGEST, Batch
 from integration.management.filters import add_filters, filters_of
 from integration.values import Actor, plain
+
+_MOVES: Final = {"go": service.go, "pause": service.pause, "resume": service.resume, "cancel": service.cancel}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +49,15 @@ def add_verbs(parser: ArgumentParser) -> tuple[ArgumentParser, ...]:
     show.add_argument("--after", type=int, default=0, help="Items behind this place.")
     show.add_argument("--limit", type=int, default=reads.PAGE_ROWS)
     go = verbs.add_parser("go", help="Let one go on that waits after its canary or was halted.")
+    pause = verbs.add_parser("pause", help="Stop a running one for a while, before its next row.")
+    resume = verbs.add_parser("resume", help="Let a paused one go on where it was.")
     cancel = verbs.add_parser("cancel", help="Stop one for good; what was replayed stays so.")
-    for verb in (go, cancel):
+    moves = (go, pause, resume, cancel)
+    for verb in moves:
         verb.add_argument("--reason", default="", help="Why; it goes into the audit trail.")
-    for verb in (show, go, cancel):
+    for verb in (show, *moves):
         verb.add_argument("batch", help="The id of a bulk replay.")
-    return create, listing, show, go, cancel
+    return create, listing, show, *moves
 
 
 def run(actor: Actor, options: dict[str, Any]) -> Answer:
@@ -70,19 +76,24 @@ def run(actor: Actor, options: dict[str, Any]) -> Answer:
             return _list(options)
         case "show":
             return _show(options)
-        case "go":
-            batch = service.go(options["batch"], actor=actor, reason=options["reason"])
-        case _:
-            batch = service.cancel(options["batch"], actor=actor, reason=options["reason"])
+        case verb:
+            batch = _MOVES[verb](options["batch"], actor=actor, reason=options["reason"])
     return Answer(text=_line(batch), document=plain(batch))
 
 
 def _create(actor: Actor, options: Mapping[str, Any]) -> Answer:
     selection = _selection(options)
     if options["dry_run"]:
+        expected = expect(selection, actor)
         more = " There are more; the latest to die were taken." if selection.is_capped else ""
-        text = f"{len(selection.items)} rows, {selection.left_out} left out.{more}\ndigest {selection.digest}"
-        return Answer(text=text, document={**plain(selection), "items": len(selection.items)})
+        lines = [
+            f"{len(selection.items)} rows, {selection.left_out} left out.{more}",
+            f"of {expected.sampled} that were asked {expected.passing} would be replayed now",
+            *(f"refused {one.count}: {one.code}: {one.sentence}" for one in expected.refusals),
+            f"digest {selection.digest}",
+        ]
+        document = {**plain(selection), "items": len(selection.items), "expected": plain(expected)}
+        return Answer(text="\n".join(lines), document=document)
     batch = service.create(
         selection,
         actor=actor,

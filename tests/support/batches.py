@@ -11,9 +11,10 @@ from console.models import User
 from integration.authority.listing import DeadFilters
 from integration.authority.values import BOTH_PERMISSIONS
 from integration.batches import service
+from integration.batches.reads import get_batch
 from integration.batches.runner import Runner
 from integration.batches.selection import select
-from integration.batches.values import Batch
+from integration.batches.values import Batch, Totals
 from integration.values import Actor
 from tests.support.authority import audit_entries, rows_of
 
@@ -26,10 +27,11 @@ def replayer(name: str = "rolf") -> Actor:
 
 
 def batch_of(actor: Actor, **over: Any) -> Batch:
-    """Store a batch of everything that is dead."""
+    """Store a batch of everything that is dead, or of another filter or selection."""
     filters = over.pop("filters", DeadFilters())
+    selection = over.pop("selection", None) or select(filters)
     values: dict[str, Any] = {"reason": "Stage names are fixed", **over}
-    return service.create(select(filters), actor=actor, **values)
+    return service.create(selection, actor=actor, **values)
 
 
 def run_to_rest(runner: Runner | None = None) -> int:
@@ -60,3 +62,17 @@ def entries(action: str) -> list[tuple[str, str, str]]:
     """Return outcome, id and actor of an action's audit entries."""
     found = [entry for entry in audit_entries() if entry["action"] == action]
     return [(entry["outcome"], entry["ref_id"], entry["actor_name"]) for entry in found]
+
+
+def assert_whole(batch: Batch) -> None:
+    """Every row of a finished batch has one child and one entry, and the ledger says so."""
+    after = get_batch(batch.id)
+    assert (after.state, after.totals) == ("finished", Totals(replayed=batch.total))
+    items = ledger(batch.id)
+    assert children_by_original() == {item["ref_id"]: 1 for item in items}
+    stored = {
+        row["WorkId"]: row["ReplayOfWorkId"]
+        for row in rows_of("_System_ConnectorWorkItem", "ReplayOfWorkId IS NOT NULL")
+    }
+    assert {item["child_work_id"]: item["ref_id"] for item in items} == stored
+    assert sorted(entries("work_item.replayed")) == sorted(("done", item["ref_id"], "rolf") for item in items)

@@ -121,6 +121,15 @@ def manage(arguments: Sequence[str], database_url: str, **options: Any) -> Comma
     return start_python(["manage.py", *arguments], database_url, **options).listen()
 
 
+def start_function(target: str, kwargs: dict[str, Any], database_url: str, **options: Any) -> Command:
+    """Start a process that runs a function at once; as `race` names it, with the options of `start_python`."""
+    command = start_python(["-m", "tests.support.processes", target, json.dumps(kwargs)], database_url, **options)
+    assert command.process.stdin is not None
+    command.process.stdin.write("go\n")
+    command.process.stdin.flush()
+    return command
+
+
 def race(target: str, arguments: Sequence[dict[str, Any]], database_url: str, **extra: str) -> list[Any]:
     """Run a function in one process for each set of arguments, all let go at once.
 

@@ -43,7 +43,7 @@ class Command(BaseCommand):
         replay.add_argument("--dry-run", action="store_true", help="As `plan`.")
         for action in (plan, replay):
             action.add_argument("--route-version", type=int, help="Refuse if another route version is live.")
-        batch = actions.add_parser("batch", help="Replay in bulk: create, show, list, go, cancel.")
+        batch = actions.add_parser("batch", help="Replay in bulk: create, show, list, go, pause, resume, cancel.")
         for action in (listing, show, plan, replay, *batches.add_verbs(batch)):
             action.add_argument("--as", dest="operator", required=True, help="Whose rights count, by user name.")
             action.add_argument("--json", action="store_true", help="Print one JSON document.")

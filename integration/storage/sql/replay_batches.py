@@ -232,12 +232,36 @@ CONTINUE_BATCH = Statement(
     locks=(LockRank.LEAF,),
 )
 
+# The runner loses the batch with its state: whoever resumes it may give it to another one.
+PAUSE_BATCH = Statement(
+    name="PAUSE_BATCH",
+    text="""
+    UPDATE console_replaybatch
+       SET state = 'paused', runner_id = NULL, lease_until = NULL
+     WHERE id = %(id)s AND state = 'running'
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.LEAF,),
+)
+
+# `resumed_at` stays: a pause is no judgement of what repeats, and no way around the pace.
+RESUME_BATCH = Statement(
+    name="RESUME_BATCH",
+    text="""
+    UPDATE console_replaybatch
+       SET state = 'running'
+     WHERE id = %(id)s AND state = 'paused'
+    """,
+    returns=Returns.COUNT,
+    locks=(LockRank.LEAF,),
+)
+
 CANCEL_BATCH = Statement(
     name="CANCEL_BATCH",
     text="""
     UPDATE console_replaybatch
        SET state = 'cancelled', runner_id = NULL, lease_until = NULL, ended_at = UTC_TIMESTAMP(6)
-     WHERE id = %(id)s AND state IN ('running', 'waiting', 'halted')
+     WHERE id = %(id)s AND state IN ('running', 'paused', 'waiting', 'halted')
     """,
     returns=Returns.COUNT,
     locks=(LockRank.LEAF,),

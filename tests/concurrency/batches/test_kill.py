@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from pathlib import Path
@@ -13,15 +12,8 @@ from integration.batches import service
 from integration.batches.reads import get_batch
 from integration.batches.values import Batch, Totals
 from tests.support.authority import World, rows_of
-from tests.support.batches import (
-    batch_of,
-    children_by_original,
-    entries,
-    ledger,
-    replayer,
-    run_to_rest,
-)
-from tests.support.processes import Command, manage, race, start_python
+from tests.support.batches import assert_whole, batch_of, children_by_original, replayer, run_to_rest
+from tests.support.processes import Command, manage, race, start_function
 from tests.support.rows import Installation
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
@@ -41,25 +33,7 @@ def in_the_middle() -> Batch:
 
 
 def start(database_url: str, **options: object) -> Command:
-    command = start_python(["-m", "tests.support.processes", RACER, json.dumps({})], database_url, **options)
-    assert command.process.stdin is not None
-    command.process.stdin.write("go\n")
-    command.process.stdin.flush()
-    return command
-
-
-def assert_whole(batch: Batch) -> None:
-    """Every row has one child and one entry, and the ledger says so."""
-    after = get_batch(batch.id)
-    assert (after.state, after.totals) == ("finished", Totals(replayed=batch.total))
-    items = ledger(batch.id)
-    assert children_by_original() == {item["ref_id"]: 1 for item in items}
-    stored = {
-        row["WorkId"]: row["ReplayOfWorkId"]
-        for row in rows_of("_System_ConnectorWorkItem", "ReplayOfWorkId IS NOT NULL")
-    }
-    assert {item["child_work_id"]: item["ref_id"] for item in items} == stored
-    assert sorted(entries("work_item.replayed")) == sorted(("done", item["ref_id"], "rolf") for item in items)
+    return start_function(RACER, {}, database_url, **options)
 
 
 @pytest.mark.parametrize(

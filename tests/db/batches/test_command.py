@@ -49,11 +49,24 @@ def test_command__cancels():
     assert (again.code, again.document["error"], again.document["state"]) == (3, "batch_state", "cancelled")
 
 
+def test_command__pauses_and_resumes():
+    name, world = operator("rolf", "Replayer"), World()
+    world.work()
+    batch_id = batch("create", name, "--all", "--reason", "x").document["id"]
+    assert batch("pause", name, batch_id, "--reason", "the provider calls").document["state"] == "paused"
+    assert (batch("pause", name, batch_id).code, run_to_rest()) == (3, 0)
+    assert batch("resume", name, batch_id).document["state"] == "running"
+    assert (run_to_rest(), outcomes(batch_id)) == (1, ["replayed"])
+
+
 def test_command__shows_first_and_refuses_what_drifted():
     name, world = operator("rolf", "Replayer"), World()
     ref = world.work()
     seen = batch("create", name, "--all", "--reason", "x", "--dry-run").document
     assert (seen["items"], rows_of("console_replaybatch")) == (1, [])
+    assert (seen["expected"]["sampled"], seen["expected"]["passing"]) == (1, 1)
+    words = run("dlq", "batch", "create", "--as", name, "--all", "--reason", "x", "--dry-run").out
+    assert "of 1 that were asked 1 would be replayed now" in words
     world.work()
     expected = ("--reason", "x", "--expect-digest", seen["digest"])
     drifted = batch("create", name, "--all", *expected)
