@@ -10,8 +10,8 @@ from django.utils.functional import SimpleLazyObject
 from console.permissions import keeps_accounts
 from integration.work import figures
 
-#: The rail says how much waits, not how much exactly: a low cap keeps it free on every page.
-RAIL_CAP = 999
+#: The rail says that much waits, not how much exactly: a low cap keeps it free on every page.
+RAIL_CAP = 99
 
 
 def rail(request: HttpRequest) -> dict[str, Any]:

@@ -55,13 +55,6 @@ class FenceTerms(_Terms):
         return dict(_TIMES)[self.data.get("expires", "")].lower()
 
 
-class ReasonForm(forms.Form):
-    """Why; it is required."""
-
-    reason = ReplayForm.base_fields["reason"]
-    clean_reason = ReplayForm.clean_reason
-
-
 class OverrideForm(_Terms):
     """What is let through, for how long, and why."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 
+from console import zones
 from integration.audit.policy import check_reason
 from integration.errors import InvalidInput
 from integration.states import ExecutionClass, WorkType
@@ -147,6 +148,27 @@ class ReplayForm(forms.Form):
             return check_reason(" ".join(str(self.cleaned_data["reason"]).split()))
         except InvalidInput as error:
             raise forms.ValidationError(error.operator_message(), code="invalid") from error
+
+
+class ReasonForm(forms.Form):
+    """Why; it is required."""
+
+    reason = ReplayForm.base_fields["reason"]
+    clean_reason = ReplayForm.clean_reason
+
+
+class ZoneForm(forms.Form):
+    """In which zone to show times."""
+
+    tz = forms.CharField(max_length=64, strip=True, error_messages={"required": "Name a zone, such as Europe/Berlin."})
+
+    def clean_tz(self) -> str:
+        """Return the zone's name as IANA spells it."""
+        name = zones.find(str(self.cleaned_data["tz"]))
+        if name is None:
+            message = "There is no zone of this name. Type an IANA name, such as Europe/Berlin, or UTC."
+            raise forms.ValidationError(message, code="invalid")
+        return name
 
 
 class BatchForm(forms.Form):

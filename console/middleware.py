@@ -23,6 +23,7 @@ from django.utils import timezone
 from console.access.reads import rights_of
 from console.answers import say
 from console.api.problems import is_api
+from console.zones import zone_of
 from integration.errors import IntegrationError
 from integration.values import Actor, digest_parts
 
@@ -140,31 +141,17 @@ def _rights_version(user: Any) -> str:
 
 
 class Zone:
-    """Show times in the zone that the URL names (`?tz=Europe/Berlin`), UTC when it names none."""
+    """Show times in the zone that the URL names (`?tz=Europe/Berlin`), or that was chosen before; else in UTC."""
 
     def __init__(self, get_response: GetResponse) -> None:
         """Keep the next layer."""
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer in the named zone; an unknown name means UTC."""
-        request.zone = zone_name(request.GET.get("tz"))  # type: ignore[attr-defined]
+        """Answer in the page's zone."""
+        request.zone = zone_of(request)  # type: ignore[attr-defined]
         with timezone.override(zoneinfo.ZoneInfo(request.zone)):  # type: ignore[attr-defined]
             return self.get_response(request)
-
-
-def zone_name(wanted: str | None) -> str:
-    """Return an IANA zone's name that is certain to exist.
-
-    Args:
-        wanted: What the URL says; anything.
-
-    Returns:
-        The same name if it is a known zone, else `UTC`.
-    """
-    if wanted and len(wanted) <= 64 and wanted in zoneinfo.available_timezones():
-        return wanted
-    return "UTC"
 
 
 class Answers:

@@ -94,6 +94,10 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
         """Refuse: the trail is append-only."""
         raise AuditImmutable("audit entries cannot be deleted")
 
+    def replay_of(self, ref_id: str) -> AuditEntry | None:
+        """Return the entry of the replay that a row had, or None."""
+        return self.filter(ref_id=ref_id, action="work_item.replayed", outcome="done").order_by("-at").first()
+
     def bulk_update(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: the trail is append-only."""
         raise AuditImmutable("audit entries cannot be updated")

@@ -22,6 +22,7 @@ from console.views import (
     reports,
     session,
     work,
+    zone,
 )
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -40,6 +41,7 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("sign-in/", session.sign_in, name="sign-in"),
         path("sign-in/code", session.sign_in_code, name="sign-in-code"),
         path("sign-out/", session.sign_out, name="sign-out"),
+        path("zone/", zone.choose, name="zone"),
         path("", overview.show, name="overview"),
         path("dlq/", dead.list_rows, name="dlq"),
         path("dlq/<str:ref>/", dead.show, name="dead"),
@@ -53,6 +55,7 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("batches/<str:batch_id>/cancel", batches.cancel, name="batch-cancel"),
         path("work/", work.list_rows, name="work"),
         path("work/<str:work_id>/", work.show, name="work-item"),
+        path("work/<str:work_id>/cancel", work.cancel_item, name="work-cancel"),
         path("receipts/", receipts.list_rows, name="receipts"),
         path("receipts/<str:receipt_id>/", receipts.show, name="receipt"),
         path("fences/", fences.list_rows, name="fences"),

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from console import zones
 from console.permissions import AUDIT, CUTOVER, REPLAY, VIEW, keeps_accounts
 from integration.ingress.policy import EVERY_SCOPE
 
@@ -165,6 +166,8 @@ def fact(value: object) -> str:
         ) or fact(None)
     if isinstance(value, (list, tuple, set, frozenset)):
         return ", ".join(fact(item) for item in value) or "none"
+    if isinstance(value, datetime):
+        return f"{timezone.localtime(value):%Y-%m-%d %H:%M:%S}"
     text = str(value)
     return f"{text[:12]}…" if len(text) == DIGEST_LENGTH and text.isalnum() else text
 
@@ -216,15 +219,14 @@ def may(context: RequestContext) -> str:
 
 @register.simple_tag(takes_context=True)
 def link(context: RequestContext, name: str, *args: object, **query: object) -> str:
-    """Reverse a route and keep the page's zone in the address."""
+    """Reverse a route and keep the page's zone in the address; UTC goes without saying until an address says it."""
     path = reverse(name, args=args)
-    zone = getattr(context.get("request"), "zone", "UTC")
-    if zone == "UTC" and not query:
-        return path
+    request = context.get("request")
+    zone = getattr(request, "zone", zones.UTC)
     params = QueryDict(mutable=True)
     for key, value in query.items():
         if value not in (None, ""):
             params[key] = str(value)
-    if zone != "UTC":
-        params["tz"] = zone
+    if zone != zones.UTC or (request is not None and zones.PARAMETER in request.GET):
+        params[zones.PARAMETER] = zone
     return f"{path}?{params.urlencode(safe='/')}" if params else path

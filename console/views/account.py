@@ -20,7 +20,7 @@ from integration.errors import InvalidInput
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @requires(SIGNED_IN)
 def show(request: HttpRequest) -> HttpResponse:
     """Show one's tokens; a POST makes one, and this one answer shows its secret."""
@@ -55,7 +55,7 @@ def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @requires(SIGNED_IN)
 def second_factor(request: HttpRequest) -> HttpResponse:
     """Show the second factor; a POST begins one, confirms it by a code, or takes it away by one."""

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from console.forms import AuditFilter
 from console.models import AuditEntry
@@ -21,7 +21,7 @@ from integration.errors import InvalidInput
 PAGE_ROWS = 50
 
 
-@require_GET
+@require_safe
 @requires(AUDIT)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List audit entries, newest first; a fragment is the rows alone."""

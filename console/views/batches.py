@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console import shown
 from console.forms import BatchForm, DeadFilter
@@ -27,7 +27,7 @@ FIRST_ROWS = 10
 STOPPED = frozenset({BatchState.WAITING, BatchState.HALTED})
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List bulk replays, newest first; a fragment is the rows alone."""
@@ -44,7 +44,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@require_GET
+@require_safe
 @requires(VIEW)
 def show(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Show one bulk replay and how far it is; a poll that finds nothing new is answered 204."""
@@ -72,7 +72,7 @@ def show(request: HttpRequest, batch_id: str) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @requires(REPLAY)
 @requires(VIEW)
 def create(request: HttpRequest) -> HttpResponse:

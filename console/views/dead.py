@@ -9,11 +9,12 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from console import shown
 from console.forms import DeadFilter
 from console.middleware import actor_of
+from console.models import AuditEntry
 from console.paging import neighbour, without
 from console.permissions import REPLAY, VIEW, requires
 from integration.authority import reads, service
@@ -28,7 +29,7 @@ SUGGESTIONS_SECONDS = 15
 TABS = (("All", ""), ("Not replayed", "no"), ("Replayed", "yes"))
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List dead rows of both owners, newest first; a fragment is the rows alone."""
@@ -60,15 +61,17 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     return render(request, "console/dlq/page.html", context)
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def show(request: HttpRequest, ref: str) -> HttpResponse:
     """Show one dead row: may it be replayed, who owns it and why, where it came from and went."""
     parsed = Ref.parse(ref)
     detail = reads.get_detail(parsed)
+    original = detail.lineage.ancestors[-1] if detail.lineage.ancestors else None
     context = {
         "section": "dlq",
         "detail": detail,
+        "made_by": AuditEntry.objects.replay_of(original.work_id or original.event_id) if original else None,
         "plan": service.plan(parsed, actor_of(request)),
         "may_replay": request.user.has_perm(REPLAY),
         "read_at": timezone.now(),
@@ -76,7 +79,7 @@ def show(request: HttpRequest, ref: str) -> HttpResponse:
     return render(request, "console/dlq/detail.html", context)
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def download(request: HttpRequest, ref: str) -> HttpResponse:
     """Download the same sanitized facts that the page shows, as JSON."""

@@ -9,9 +9,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
-from console.fence_forms import FenceTerms, LiftForm, OverrideForm, ReasonForm
+from console.fence_forms import FenceTerms, LiftForm, OverrideForm
+from console.forms import ReasonForm
 from console.middleware import actor_of
 from console.paging import neighbour
 from console.permissions import CUTOVER, VIEW, requires
@@ -24,7 +25,7 @@ from integration.work.figures import namespaces
 WAIT_SECONDS = 10.0
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List what is armed with what waits behind it, and what was armed, newest first; a fragment is the rows alone."""
@@ -45,7 +46,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     return render(request, template, context)
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def show(request: HttpRequest, fence_id: str) -> HttpResponse:
     """Show one fence: what it stops, until when, who armed it and why, and what it lets through."""
@@ -58,7 +59,7 @@ def show(request: HttpRequest, fence_id: str) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @requires(CUTOVER)
 @requires(VIEW)
 def arm(request: HttpRequest) -> HttpResponse:
@@ -97,7 +98,7 @@ def arm(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @requires(CUTOVER)
 @requires(VIEW)
 def lift(request: HttpRequest, fence_id: str) -> HttpResponse:
@@ -120,7 +121,7 @@ def lift(request: HttpRequest, fence_id: str) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @requires(CUTOVER)
 @requires(VIEW)
 def override(request: HttpRequest, fence_id: str) -> HttpResponse:
@@ -151,7 +152,7 @@ def override(request: HttpRequest, fence_id: str) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @requires(CUTOVER)
 @requires(VIEW)
 def lift_override(request: HttpRequest, override_id: str) -> HttpResponse:

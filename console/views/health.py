@@ -11,7 +11,7 @@ from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -31,14 +31,14 @@ METRICS_CAP = COVERED_CAP
 
 
 @never_cache
-@require_GET
+@require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
     """Answer 200 while the process serves requests; touches nothing else."""
     return HttpResponse("ok\n", content_type="text/plain; charset=utf-8")
 
 
 @never_cache
-@require_GET
+@require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 when the database answers, 503 otherwise; never says why."""
     try:
@@ -53,7 +53,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@require_GET
+@require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Expose gauges without names: no namespace, lane, id or worker is a label.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from console.charts import hour_chart
 from console.models import AuditEntry
@@ -22,12 +22,12 @@ QUEUE_STATES = (
 )
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def show(request: HttpRequest) -> HttpResponse:
     """Show the state of the whole installation; a fragment refreshes the figures alone."""
     now = timezone.now()
-    hours = figures.hours(now)
+    hours = figures.hours(timezone.localtime(now))
     context = {
         "section": "overview",
         "dead": figures.count_in_state(WorkItemState.DEAD),

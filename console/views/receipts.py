@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from console.paging import neighbour
 from console.permissions import VIEW, requires
@@ -14,7 +14,7 @@ from integration.ingress import receipt_reads as reads
 from integration.states import ReceiptState
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List receipts of one state or all; a fragment is the rows alone."""
@@ -39,7 +39,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     return render(request, template, context)
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def show(request: HttpRequest, receipt_id: str) -> HttpResponse:
     """Show one receipt's facts; never its body."""

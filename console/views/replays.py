@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from console.forms import ReplayForm
 from console.middleware import actor_of
@@ -25,7 +25,7 @@ ENDED = frozenset(str(state) for state in (*TERMINAL_STATES, *TERMINAL_EVENT_STA
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @requires(REPLAY)
 @requires(VIEW)
 def confirm(request: HttpRequest, ref: str) -> HttpResponse:
@@ -64,7 +64,7 @@ def confirm(request: HttpRequest, ref: str) -> HttpResponse:
 
 
 @never_cache
-@require_GET
+@require_safe
 @requires(VIEW)
 def progress(request: HttpRequest, ref: str) -> HttpResponse:
     """Show how the child of a replay fares; a poll that finds nothing new is answered 204."""
@@ -78,7 +78,7 @@ def progress(request: HttpRequest, ref: str) -> HttpResponse:
         "ref": parsed,
         "child": child,
         "is_ended": child is not None and child.state in ENDED,
-        "entry": AuditEntry.objects.filter(ref_id=parsed.id, outcome="done").order_by("-at").first(),
+        "entry": AuditEntry.objects.replay_of(parsed.id),
         "read_at": timezone.now(),
     }
     template = "console/dlq/_progress.html" if request.htmx else "console/dlq/replayed.html"  # type: ignore[attr-defined]

@@ -53,14 +53,14 @@ def favicon(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
     """Show the sign-in form, or sign in."""
     return SignIn.as_view()(request)  # type: ignore[return-value]
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def sign_in_code(request: HttpRequest) -> HttpResponse:
     """Take the code of an account whose password was right within the last five minutes.
 

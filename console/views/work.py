@@ -1,14 +1,21 @@
-"""Live and ended work items."""
+"""Live and ended work items, and the cancelling of one."""
 
 from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
 
+from console.forms import ReasonForm
+from console.middleware import actor_of
+from console.models import AuditEntry
 from console.paging import neighbour
-from console.permissions import VIEW, requires
+from console.permissions import REPLAY, VIEW, requires
+from integration.authority.cancellation import CANCELLABLE_STATES, CancelRefused, cancel
+from integration.authority.values import Ref
 from integration.errors import InvalidInput
 from integration.states import WorkItemState
 from integration.work import reads
@@ -26,7 +33,7 @@ TABS = (
 )
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List work items of one state or all; a fragment is the rows alone."""
@@ -45,19 +52,53 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     return render(request, template, context)
 
 
-@require_GET
+@require_safe
 @requires(VIEW)
 def show(request: HttpRequest, work_id: str) -> HttpResponse:
     """Show one work item with its attempts and its place in the lineage."""
     # The column is ASCII; MariaDB refuses to compare it with anything else.
     if len(work_id) > 64 or not work_id.isascii():
         raise Http404
+    item = reads.get_work(work_id)
+    original = item.row.replay_of_work_id
     context = {
         "section": "work",
-        "item": reads.get_work(work_id),
+        "item": item,
+        "made_by": AuditEntry.objects.replay_of(original) if original else None,
+        "is_cancellable": item.row.state in CANCELLABLE_STATES,
+        "may_cancel": request.user.has_perm(REPLAY),
         "read_at": timezone.now(),
     }
     return render(request, "console/work/detail.html", context)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@requires(REPLAY)
+@requires(VIEW)
+def cancel_item(request: HttpRequest, work_id: str) -> HttpResponse:
+    """Show what a cancellation does, or do it; what ended meanwhile is a conflict that changes nothing."""
+    ref = Ref.parse(work_id)
+    form, refusal, status = ReasonForm(request.POST or None), None, 200
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            try:
+                cancel(ref, actor=actor_of(request), reason=form.cleaned_data["reason"])
+            except CancelRefused as error:
+                refusal, status = error, error.http_status
+            else:
+                return redirect(reverse("work-item", args=[work_id]))
+    item = reads.get_work(ref.id)
+    context = {
+        "section": "work",
+        "item": item,
+        "is_cancellable": item.row.state in CANCELLABLE_STATES,
+        "form": form,
+        "refusal": refusal,
+        "read_at": timezone.now(),
+    }
+    return render(request, "console/work/cancel.html", context, status=status)
 
 
 def _state(wanted: str) -> WorkItemState | None:

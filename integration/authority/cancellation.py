@@ -31,7 +31,10 @@ from integration.storage.sql import cancellations
 from integration.values import Actor
 
 ACTION: Final = "work_item.cancelled"
-_WAITING: Final = frozenset({WorkItemState.PENDING, WorkItemState.RETRY, WorkItemState.BLOCKED})
+#: What waits ends at once; what runs is asked.
+CANCELLABLE_STATES: Final = frozenset(
+    {WorkItemState.PENDING, WorkItemState.RETRY, WorkItemState.BLOCKED, WorkItemState.PROCESSING}
+)
 
 
 class CancelRefusalCode(StrEnum):
@@ -173,7 +176,7 @@ def _check(was: WorkItemState, event: Row) -> None:
     if was in TERMINAL_STATES:
         message = f"This work has ended as {was}; what ended never changes."
         raise CancelRefused(CancelRefusalCode.ALREADY_ENDED, message, state=was.value)
-    if was not in _WAITING | {WorkItemState.PROCESSING}:
+    if was not in CANCELLABLE_STATES:
         raise _fenced(was)
     if event["ReplayedAt"] is not None:
         message = "The Event of this work was replayed; cancel the child."

@@ -40,7 +40,7 @@ class DeadFilters:
         died_after: Died at this time or later, aware UTC.
         died_before: Died before this time, aware UTC.
         replayed: Only rows that were replayed, or only rows that were not.
-        search: A WorkId, an EventId or an idempotency key.
+        search: A WorkId or an EventId, whole or its first eight characters or more, or an idempotency key.
     """
 
     org: str | None = None
@@ -169,6 +169,7 @@ class DeadPage:
         older: The cursor of the page after this one, None on the last.
         searched_back_to: Set when a filtered search stopped at its bound: the terminal time that it reached.
             `older` goes on from there.
+        is_search_cut: A search by the first characters of an id stopped at its bound: more ids begin so.
     """
 
     rows: tuple[DeadRow, ...]
@@ -176,6 +177,7 @@ class DeadPage:
     newer: str | None
     older: str | None
     searched_back_to: datetime | None
+    is_search_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from integration import errors
 from integration.authority import details
@@ -35,7 +35,8 @@ from integration.authority.listing import (
     DeadRow,
     RejectedRows,
 )
-from integration.authority.values import OwnerKind, Ref
+from integration.authority.search import SEARCH_ROWS, find_event_ids
+from integration.authority.values import OwnerKind
 from integration.storage import db
 from integration.storage.db import Reader, Row
 from integration.storage.probe import capabilities
@@ -50,7 +51,6 @@ COUNT_CAP: Final = 10_000
 WINDOWS: Final = (200, 2_000, 8_000)
 #: Keys of one stream whose rows a filtered count looks at: each costs some microseconds, and a page waits for them.
 NARROWED_WINDOW: Final = 5_000
-_SEARCH_ROWS: Final = 50
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,7 +132,7 @@ def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "defa
     has_additive = capabilities(using).has_additive
     if filters.search is not None:
         page = _search(reader, filters, has_additive=has_additive)
-        return CappedCount(count=len(page.rows), is_capped=len(page.rows) >= _SEARCH_ROWS)
+        return CappedCount(count=len(page.rows), is_capped=len(page.rows) >= SEARCH_ROWS or page.is_search_cut)
     by_namespace = filters.namespace is not None
     params = filter_params(filters)
     is_narrowed = any(params[name] is not None for name in ROW_FILTERS)
@@ -264,9 +264,9 @@ def _compose(
 
 
 def _search(reader: Reader, filters: DeadFilters, *, has_additive: bool) -> DeadPage:
-    """Find rows by id or idempotency key: point reads, one page."""
+    """Find rows by id, the beginning of one, or idempotency key: point reads and short ranges, one page."""
     params = filter_params(filters)
-    event_ids = _search_event_ids(reader, filters, params, has_additive=has_additive)
+    event_ids, is_cut = find_event_ids(reader, filters.search or "", params, has_additive=has_additive)
     found: list[Row] = []
     if event_ids:
         ids = {**params, "event_ids": event_ids}
@@ -278,17 +278,7 @@ def _search(reader: Reader, filters: DeadFilters, *, has_additive: bool) -> Dead
             rows = reader.fetch_all(sql.LIST_DEAD_EVENTS_OF_EVENTS, ids)
             found += [row for row in rows if row["EventId"] not in owned]
     found.sort(key=place_of, reverse=True)
-    rows_made, rejected = _compose(reader, found[:_SEARCH_ROWS], has_additive=has_additive)
-    return DeadPage(rows=rows_made, rejected=rejected, newer=None, older=None, searched_back_to=None)
-
-
-def _search_event_ids(
-    reader: Reader, filters: DeadFilters, params: dict[str, Any], *, has_additive: bool
-) -> tuple[str, ...]:
-    text = (filters.search or "").strip()
-    try:
-        ref = Ref.parse(text)
-    except errors.InvalidInput:
-        rows = reader.fetch_all(sql.FIND_EVENTS_BY_KEY, {**params, "idempotency_key": text})
-        return tuple(row["EventId"] for row in rows)
-    return details.event_ids_of(reader, ref, has_additive=has_additive)
+    rows_made, rejected = _compose(reader, found[:SEARCH_ROWS], has_additive=has_additive)
+    return DeadPage(
+        rows=rows_made, rejected=rejected, newer=None, older=None, searched_back_to=None, is_search_cut=is_cut
+    )

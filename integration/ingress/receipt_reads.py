@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -10,6 +11,8 @@ from integration.errors import InvalidInput, NotFound
 from integration.ingress.policy import QuarantineCode
 from integration.states import ReceiptState
 from integration.storage import db
+from integration.storage.db import Reader
+from integration.storage.probe import capabilities
 from integration.storage.sql import operator_reads as sql
 
 _LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -57,12 +60,28 @@ class ReceiptPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventWork:
+    """A WorkItem that names an Event."""
+
+    work_id: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptEvent:
-    """An Event that a receipt became."""
+    """An Event that a receipt became.
+
+    Attributes:
+        event_id: The Event.
+        event_kind: Its kind.
+        index: Its place in the receipt.
+        work: The WorkItems that name it; none where a later input took its place, or where the Event executor runs it.
+    """
 
     event_id: str
     event_kind: str
     index: int
+    work: tuple[EventWork, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +137,30 @@ def get_receipt(receipt_id: str) -> ReceiptDetail:
     if entry is None:
         raise NotFound
     events = reader.fetch_all(sql.LIST_EVENTS_OF_RECEIPT, {"receipt_id": receipt_id})
+    work = _work_of(reader, [event["EventId"] for event in events])
     return ReceiptDetail(
         row=_row(entry),
         body_hash=entry["BodyHash"],
         stored_bytes=entry["BodyBytes"],
         events=tuple(
-            ReceiptEvent(event_id=event["EventId"], event_kind=event["EventKind"], index=event["ReceiptIndex"])
+            ReceiptEvent(
+                event_id=event["EventId"],
+                event_kind=event["EventKind"],
+                index=event["ReceiptIndex"],
+                work=tuple(work.get(event["EventId"], ())),
+            )
             for event in events
         ),
     )
+
+
+def _work_of(reader: Reader, event_ids: Sequence[str]) -> dict[str, list[EventWork]]:
+    """Return the WorkItems that name Events; none where the schema holds no WorkItems."""
+    found: dict[str, list[EventWork]] = {}
+    if event_ids and capabilities().has_work_items:
+        for row in reader.fetch_all(sql.LIST_WORK_NAMING_EVENTS, {"event_ids": tuple(event_ids)}):
+            found.setdefault(row["EventId"], []).append(EventWork(work_id=row["WorkId"], state=row["State"]))
+    return found
 
 
 def _row(entry: dict[str, Any]) -> ReceiptRow:

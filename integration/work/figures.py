@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from integration.states import TERMINAL_STATES, ReceiptState, WorkItemState, stored
@@ -14,6 +14,8 @@ from integration.storage.sql import operator_reads as sql
 COUNT_CAP: Final = 10_000
 HOUR_CAP: Final = 2_000
 HOURS_SHOWN: Final = 12
+#: How many of the rows that died last are asked whether somebody replayed them.
+DEAD_WINDOW: Final = 500
 #: A process that has not been heard of for this long does not count as alive.
 ALIVE_SECONDS: Final = 30
 
@@ -36,7 +38,7 @@ class WaitingForOperators:
     """What calls for an operator.
 
     Attributes:
-        dead: Dead WorkItems.
+        dead: WorkItems that died and that nobody replayed, among the `DEAD_WINDOW` that died last.
         quarantined: Receipts that cannot become work.
     """
 
@@ -125,13 +127,15 @@ def waiting_for_operators(*, cap: int) -> WaitingForOperators:
         cap: Where each count stops, in rows.
 
     Returns:
-        Dead WorkItems and quarantined receipts.
+        Dead WorkItems that were not replayed, and quarantined receipts.
 
     Locks: none.
     """
-    row = db.read().fetch_all(sql.COUNT_WAITING_FOR_OPERATORS, {"cap": cap + 1})[0]
+    row = db.read().fetch_all(sql.COUNT_WAITING_FOR_OPERATORS, {"cap": cap + 1, "window": DEAD_WINDOW})[0]
+    found, seen = int(row["Dead"]), int(row["Seen"])
     return WaitingForOperators(
-        dead=_capped({"Found": row["Dead"]}, cap), quarantined=_capped({"Found": row["Quarantined"]}, cap)
+        dead=Capped(value=min(found, cap), capped=found > cap or seen >= DEAD_WINDOW),
+        quarantined=_capped({"Found": row["Quarantined"]}, cap),
     )
 
 
@@ -204,11 +208,11 @@ def hours(now: datetime, *, count: int = HOURS_SHOWN) -> tuple[Hour, ...]:
     """Return what arrived, succeeded and died in each of the last hours, oldest first.
 
     Args:
-        now: The present moment, aware UTC; the last hour is the one that it is in.
+        now: The present moment, aware; the last hour is the one that it is in, by the clock of its zone.
         count: How many hours.
     """
     reader = db.read()
-    top = now.replace(minute=0, second=0, microsecond=0)
+    top = now.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
     found = []
     for back in range(count - 1, -1, -1):
         start = top - timedelta(hours=back)

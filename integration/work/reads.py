@@ -110,9 +110,10 @@ class InputRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDetail:
-    """One WorkItem with its attempts and neighbours in the lineage."""
+    """One WorkItem with its attempts, neighbours in the lineage, and the receipt of the Event that it names."""
 
     row: WorkRow
+    receipt_id: str | None
     org_id: str
     route_version: int
     flow: str
@@ -177,8 +178,10 @@ def get_work(work_id: str) -> WorkDetail:
     if row is None:
         raise WorkItemNotFound
     child = reader.fetch_one(sql.FIND_REPLAY_CHILD, {"work_id": work_id})
+    event = reader.fetch_one(sql.FIND_RECEIPT_OF_EVENT, {"event_id": row["EventId"]})
     return WorkDetail(
         row=_work_row(row, pack_names([row["PackInstallId"]])),
+        receipt_id=event["ReceiptId"] if event else None,
         org_id=row["OrgId"],
         route_version=row["RouteVersion"],
         flow=f"{row['FlowName']} {row['FlowVersion']}",

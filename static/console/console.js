@@ -58,12 +58,13 @@
   }));
 
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-pause], [data-copy], [data-keys], [data-close], [data-keys-off], [data-print]");
+    const target = event.target.closest("[data-pause], [data-copy], [data-keys], [data-close], [data-keys-off], [data-print], [data-device-zone]");
     if (!target) return;
     if (target.matches("[data-pause]")) togglePause();
     if (target.matches("[data-keys]")) one("#keys").showModal();
     if (target.matches("[data-close]")) target.closest("dialog").close();
     if (target.matches("[data-print]")) window.print();
+    if (target.matches("[data-device-zone]")) one(`#${target.dataset.deviceZone}`).value = Intl.DateTimeFormat().resolvedOptions().timeZone;
     if (target.matches("[data-keys-off]")) { keysOff(!off()); target.closest("dialog").close(); }
     if (target.matches("[data-copy]")) {
       navigator.clipboard.writeText(target.dataset.copy).then(() => {
@@ -122,6 +123,7 @@
     }[event.key];
     if (act) act();
   });
+  all("[data-device-zone], [data-print]").forEach((button) => { button.hidden = false; });
   showPause();
   showKeys();
 })();

@@ -80,7 +80,7 @@ def test_list__finds_one_row_by_each_of_its_names(viewer: Client, installation: 
     shown = viewer.get(f"/dlq/{ref}/").content.decode()
     event_id = re.search(r"<dt>Event</dt><dd class=\"id\">([^<]+)", shown)
     assert event_id is not None
-    for name in (ref, event_id.group(1), f"k-{event_id.group(1)}"):
+    for name in (ref, event_id.group(1), f"k-{event_id.group(1)}", ref[:30], event_id.group(1)[:30]):
         assert [ref] == _refs(viewer.get("/dlq/", {"id": name}).content.decode()), name
     assert [] == _refs(viewer.get("/dlq/", {"id": new_id()}).content.decode())
 
@@ -145,6 +145,9 @@ def test_detail__a_refused_row_names_the_rule_and_the_next_step(replayer: Client
     text = replayer.get(f"/dlq/{ref}/").content.decode()
     assert "No. " in text
     assert "admission_fenced" in text
+    assert "It was armed" in text
+    assert "ends when somebody lifts it" in text
+    assert "fence ids" not in text
     assert 'aria-disabled="true"' in text
 
 

@@ -21,7 +21,9 @@ PAGES = [
     "/batches/new",
     "/work/",
     "/work/{ref}/",
+    "/work/{ref}/cancel",
     "/receipts/",
+    "/zone/",
 ]
 FRAGMENTS = ["/", "/dlq/", "/batches/", "/work/", "/receipts/"]
 #: Queries that a place may make, the session and the account included.
@@ -59,7 +61,18 @@ def test_pages__refuse_other_methods(place: str, method: str, signed_in: Any, in
     assert "Not in this way" in response.content.decode()
 
 
-@pytest.mark.parametrize("place", [place for place in PAGES if not place.endswith(("replay", "new"))])
+@pytest.mark.parametrize("place", [*PAGES, "/audit/", "/fences/", "/zone/", "/healthz"])
+def test_pages__are_asked_for_their_head_as_for_themselves(
+    place: str, signed_in: Any, installation: Installation
+) -> None:
+    client, path = signed_in("uma", "Replayer", "Auditor"), place.format(ref=installation.work())
+    head, page = client.head(path), client.get(path)
+    assert (page.status_code, page["Content-Type"], b"") == (head.status_code, head["Content-Type"], head.content)
+
+
+@pytest.mark.parametrize(
+    "place", [place for place in PAGES if not place.endswith(("replay", "new", "cancel", "zone/"))]
+)
 def test_pages__a_reading_page_refuses_to_be_posted_to(
     place: str, replayer: Client, installation: Installation
 ) -> None:

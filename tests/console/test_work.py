@@ -8,9 +8,13 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
+from integration.audit import service as audit
+from integration.audit.policy import AuditFact, AuditOutcome
+from integration.values import Actor
+from integration.work import figures
 from tests.support.projections import Source
 from tests.support.rows import Installation
-from tests.support.work import Pack
+from tests.support.work import Pack, change, query
 
 
 def _ids(text: str) -> list[str]:
@@ -115,6 +119,57 @@ def test_overview__says_what_its_figures_count(viewer: Client, installation: Ins
     assert "will be tried again" not in text
     installation.work("retry", Attempt=1)
     assert "will be tried again" in viewer.get("/").content.decode()
+
+
+def test_work_item__that_is_a_replay_names_who_made_it_and_why(viewer: Client, installation: Installation) -> None:
+    original = installation.work(ReplayedAt=installation.now)
+    child = installation.work("succeeded", Attempt=1, ReplayOfWorkId=original)
+    audit.record_alone(
+        AuditFact(
+            action="work_item.replayed",
+            outcome=AuditOutcome.DONE,
+            actor=Actor(user_id=1, name="ana", via="console"),
+            ref_kind="work_item",
+            ref_id=original,
+            reason="Stage names were fixed",
+            facts={},
+        )
+    )
+    text = viewer.get(f"/work/{child}/").content.decode()
+    assert "by ana, because: Stage names were fixed" in text
+
+
+def test_work_item__and_its_receipt_lead_to_each_other(viewer: Client, installation: Installation) -> None:
+    work_id = installation.work()
+    receipt = re.search(r'href="/receipts/([0-9a-f-]{36})/"', viewer.get(f"/work/{work_id}/").content.decode())
+    assert receipt is not None
+    text = viewer.get(f"/receipts/{receipt.group(1)}/").content.decode()
+    assert f'href="/work/{work_id}/"' in text
+    assert "no work item names it" in viewer.get(f"/receipts/{_eventful(installation)}/").content.decode()
+
+
+def _eventful(installation: Installation) -> str:
+    """Return a receipt whose Event no WorkItem names any more, as one that a later input took the place of."""
+    (item,) = query("SELECT WorkId, EventId FROM _System_ConnectorWorkItem WHERE WorkId = %s", installation.work())
+    change("DELETE FROM _System_ConnectorWorkItem WHERE WorkId = %s", item["WorkId"])
+    (event,) = query("SELECT ReceiptId FROM _System_ConnectorEvent WHERE EventId = %s", item["EventId"])
+    return str(event["ReceiptId"])
+
+
+def test_rail__counts_the_dead_that_still_need_somebody(
+    viewer: Client, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown() -> str:
+        found = re.search(r'title="dead and not replayed">([^<]+)<', viewer.get("/work/").content.decode())
+        return found.group(1) if found else ""
+
+    installation.work(ReplayedAt=installation.now)
+    assert shown() == ""
+    for _ in range(3):
+        installation.work()
+    assert shown() == "3"
+    monkeypatch.setattr(figures, "DEAD_WINDOW", 4)
+    assert shown() == "3+"
 
 
 def test_work_item__that_is_blocked_says_for_what_and_since_when(viewer: Client, installation: Installation) -> None:

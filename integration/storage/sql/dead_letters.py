@@ -8,6 +8,8 @@ goes down has undated rows below it. The statements on undated rows are called `
 
 from __future__ import annotations
 
+from typing import Final
+
 from integration.storage.sql.dead_streams import (
     EVENT_COLUMNS,
     EVENT_CONTEXT,
@@ -125,6 +127,45 @@ FIND_EVENTS_BY_KEY = Statement(
     """,
     returns=Returns.ROWS,
 )
+
+
+def _find_by_prefix(name: str, parts: tuple[tuple[str, str, str, str], ...]) -> Statement:
+    """Return the search by the first characters of an id: at most a window of each index, and whether it was full."""
+    texts = []
+    for columns, source, id_column, rule in parts:
+        keys = (
+            f"SELECT {columns} FROM {source} WHERE {id_column} >= %(first_id)s AND {id_column} <= %(last_id)s"
+            f" ORDER BY {id_column}"
+        )
+        texts += [
+            f"(SELECT 'found' AS What, s.EventId FROM ({keys} LIMIT %(window)s) AS s"
+            f" WHERE {rule} AND {id_column.replace('k.', 's.')} LIKE %(ending)s LIMIT %(limit)s)",
+            f"(SELECT 'more' AS What, s.EventId FROM ({keys} LIMIT %(last)s, 1) AS s)",
+        ]
+    return Statement(name=name, text=" UNION ALL ".join(texts), returns=Returns.ROWS)
+
+
+_DEAD_WORK: Final = "s.State IN ('dead', 'reconciled_legacy_terminal')"
+_BY_WORK_ID: Final = (
+    "k.WorkId, k.EventId, k.State",
+    "_System_ConnectorWorkItem AS k FORCE INDEX (PRIMARY)",
+    "k.WorkId",
+    _DEAD_WORK,
+)
+_BY_EVENT_OF_WORK: Final = (
+    "k.EventId, k.State",
+    "_System_ConnectorWorkItem AS k FORCE INDEX (UX_WorkItem_Event)",
+    "k.EventId",
+    _DEAD_WORK,
+)
+_BY_EVENT_ID: Final = (
+    "k.EventId, k.Status",
+    "_System_ConnectorEvent AS k FORCE INDEX (PRIMARY)",
+    "k.EventId",
+    "s.Status = 'dead'",
+)
+FIND_DEAD_BY_PREFIX = _find_by_prefix("FIND_DEAD_BY_PREFIX", (_BY_WORK_ID, _BY_EVENT_OF_WORK, _BY_EVENT_ID))
+FIND_EVENT_DEAD_BY_PREFIX = _find_by_prefix("FIND_EVENT_DEAD_BY_PREFIX", (_BY_EVENT_ID,))
 READ_WORK_ROW = Statement(
     name="READ_WORK_ROW",
     text=f"""

@@ -80,15 +80,23 @@ COUNT_RECEIPTS_IN_STATE = Statement(
     returns=Returns.ROW,
 )
 
-#: What every full page shows beside its own work, in one round trip.
+#: What every full page shows beside its own work, in one round trip. Whether a row was replayed stands in the row
+#: alone: only so many of those that died last are looked at.
 COUNT_WAITING_FOR_OPERATORS = Statement(
     name="COUNT_WAITING_FOR_OPERATORS",
     text="""
     SELECT (SELECT COUNT(*)
+              FROM (SELECT ReplayedAt
+                      FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Dead)
+                     WHERE State = 'dead' AND Attempt > 0
+                     ORDER BY TerminalAt DESC, WorkId DESC
+                     LIMIT %(window)s) AS newest
+             WHERE ReplayedAt IS NULL) AS Dead,
+           (SELECT COUNT(*)
               FROM (SELECT 1 AS One
                       FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Dead)
-                     WHERE State = 'dead'
-                     LIMIT %(cap)s) AS capped_dead) AS Dead,
+                     WHERE State = 'dead' AND Attempt > 0
+                     LIMIT %(window)s) AS capped_seen) AS Seen,
            (SELECT COUNT(*)
               FROM (SELECT 1 AS One
                       FROM _System_ConnectorIngressReceipt FORCE INDEX (IX_Receipt_Ready)
@@ -354,6 +362,23 @@ LIST_EVENTS_OF_RECEIPT = Statement(
      LIMIT 200
     """,
     returns=Returns.ROWS,
+)
+
+LIST_WORK_NAMING_EVENTS = Statement(
+    name="LIST_WORK_NAMING_EVENTS",
+    text="""
+    SELECT EventId, WorkId, State
+      FROM _System_ConnectorWorkItem FORCE INDEX (UX_WorkItem_Event)
+     WHERE EventId IN %(event_ids)s
+     ORDER BY EventId, WorkType
+    """,
+    returns=Returns.ROWS,
+)
+
+FIND_RECEIPT_OF_EVENT = Statement(
+    name="FIND_RECEIPT_OF_EVENT",
+    text="SELECT EventId, ReceiptId FROM _System_ConnectorEvent WHERE EventId = %(event_id)s",
+    returns=Returns.ROW,
 )
 
 ANSWER_ONE = Statement(name="ANSWER_ONE", text="SELECT 1 AS One", returns=Returns.ROW)
