@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from django.utils import timezone
 
 from integration.work.figures import Hour
 
@@ -15,7 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One hour: its bar of arrivals, its mark of deaths, and the middle of its column."""
+    """One hour: its bar, and the middle of its column."""
 
     start: datetime
     x: float
@@ -23,14 +25,12 @@ class Bar:
     width: float
     height: float
     middle: float
-    died_y: float
-    died: int
     labelled: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The geometry of the arrivals and completions chart, in user units of its view box."""
+    """The geometry of a chart by hour, in user units of its view box; `line` is empty where there is none."""
 
     bars: tuple[Bar, ...]
     line: str
@@ -42,7 +42,7 @@ class Chart:
 
 
 def hour_chart(hours: Sequence[Hour]) -> Chart:
-    """Return the geometry for arrivals (bars), successes (line) and deaths (marks) by hour.
+    """Return the geometry for arrivals (bars) and successes (line) by hour.
 
     Args:
         hours: The hours, oldest first; not empty.
@@ -50,12 +50,20 @@ def hour_chart(hours: Sequence[Hour]) -> Chart:
     Returns:
         Coordinates rounded to a tenth.
     """
-    top = _nice(
-        max(
-            (max(hour.arrived.value, hour.succeeded.value, hour.died.value) for hour in hours),
-            default=0,
-        )
-    )
+    return _chart(hours, [hour.arrived.value for hour in hours], [hour.succeeded.value for hour in hours])
+
+
+def death_chart(hours: Sequence[Hour]) -> Chart:
+    """Return the geometry for deaths by hour, on a scale of their own: among arrivals a few would not be seen.
+
+    Args:
+        hours: The hours, oldest first; not empty.
+    """
+    return _chart(hours, [hour.died.value for hour in hours])
+
+
+def _chart(hours: Sequence[Hour], counts: Sequence[int], line: Sequence[int] = ()) -> Chart:
+    top = _nice(max(0, *counts, *line))
     floor = HEIGHT - BOTTOM
     span = floor - TOP
     step = (WIDTH - LEFT - RIGHT) / max(1, len(hours))
@@ -67,28 +75,69 @@ def hour_chart(hours: Sequence[Hour]) -> Chart:
         Bar(
             start=hour.start,
             x=round(LEFT + index * step + step * 0.18, 1),
-            y=round(floor - height(hour.arrived.value), 1),
+            y=round(floor - height(count), 1),
             width=round(step * 0.64, 1),
-            height=height(hour.arrived.value),
+            height=height(count),
             middle=round(LEFT + (index + 0.5) * step, 1),
-            died_y=round(floor - height(hour.died.value), 1),
-            died=hour.died.value,
             labelled=(len(hours) - 1 - index) % 3 == 0,
         )
-        for index, hour in enumerate(hours)
+        for index, (hour, count) in enumerate(zip(hours, counts, strict=True))
     )
-    line = " ".join(
-        f"{bar.middle},{round(floor - height(hour.succeeded.value), 1)}" for bar, hour in zip(bars, hours, strict=True)
-    )
+    points = (f"{bar.middle},{round(floor - height(value), 1)}" for bar, value in zip(bars, line, strict=False))
     ticks = tuple((round(floor - span * part / 2, 1), round(top * part / 2)) for part in range(3))
     return Chart(
         bars=bars,
-        line=line,
+        line=" ".join(points),
         ticks=ticks,
         view_box=f"0 0 {WIDTH} {HEIGHT}",
         floor=floor,
         left=LEFT,
         right=WIDTH - RIGHT,
+    )
+
+
+SPARK_WIDTH, SPARK_HEIGHT = 120, 26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spark:
+    """A course as bars without axes, and what it says in words.
+
+    Attributes:
+        bars: x, y, width and height of each part that is not empty, in user units.
+        label: The same for whoever does not see it.
+    """
+
+    bars: tuple[tuple[float, float, float, float], ...]
+    label: str
+    width: int = SPARK_WIDTH
+    height: int = SPARK_HEIGHT
+
+
+def spark(course: Sequence[int], *, since: datetime, slot_seconds: int) -> Spark:
+    """Return the geometry of a course, scaled to its own highest part.
+
+    Args:
+        course: What each part of the window counts, oldest first; not empty.
+        since: When the first part begins, aware.
+        slot_seconds: How long a part is.
+    """
+    top, step = max(1, *course), SPARK_WIDTH / len(course)
+    bars = tuple(
+        (
+            round(index * step + 0.5, 1),
+            # The smallest count is still seen.
+            round(SPARK_HEIGHT - max(2, (SPARK_HEIGHT - 2) * value / top), 1),
+            round(step - 1, 1),
+            round(max(2, (SPARK_HEIGHT - 2) * value / top), 1),
+        )
+        for index, value in enumerate(course)
+        if value
+    )
+    peak = course.index(max(course))
+    moment = timezone.localtime(since + timedelta(seconds=peak * slot_seconds))
+    return Spark(
+        bars=bars, label=f"Most at once: {max(course)}, from {moment:%Y-%m-%d %H:%M} on; {sum(course)} in all."
     )
 
 

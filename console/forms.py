@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django import forms
@@ -99,6 +99,27 @@ class DeadFilter(Filter):
         required=False,
         choices=[("", "Any"), ("no", "Not replayed"), ("yes", "Replayed")],
     )
+
+
+class NamespaceFilter(forms.Form):
+    """A page that is narrowed to one namespace by its links."""
+
+    namespace = forms.CharField(required=False, max_length=128, strip=True)
+
+    def namespace_or_none(self) -> str | None:
+        """Return the namespace; what no namespace can be called narrows nothing."""
+        return None if self.errors.get("namespace") else str(self.cleaned_data["namespace"]) or None
+
+
+class GroupFilter(NamespaceFilter):
+    """Which window is grouped, and of which namespace."""
+
+    hours = forms.IntegerField(required=False, min_value=1, max_value=24 * 30)
+
+    def window(self, *, usual: timedelta) -> timedelta:
+        """Return how long the window is; the usual one where none is named that can be."""
+        hours = None if self.errors.get("hours") else self.cleaned_data["hours"]
+        return timedelta(hours=hours) if hours else usual
 
 
 class AuditFilter(Filter):

@@ -1,4 +1,4 @@
-"""The overview: what waits, what died, what moves."""
+"""The overview: what waits, what died, what is held up, what moves."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.charts import hour_chart
+from console.charts import death_chart, hour_chart
 from console.models import AuditEntry
 from console.permissions import VIEW, requires
+from integration.cutover import reads as cutovers
 from integration.states import ReceiptState, WorkItemState
-from integration.work import figures
+from integration.work import figures, lanes
+from integration.work.pressure import LONG_SECONDS, Caps, read_pressure
 
 #: The states worth a line of their own, in the order in which an operator meets them.
 QUEUE_STATES = (
@@ -20,6 +22,13 @@ QUEUE_STATES = (
     WorkItemState.RETRY,
     WorkItemState.BLOCKED,
 )
+#: How many of the rows that died last are asked whether somebody replayed them.
+DEAD_WINDOW = 2_000
+#: The page is read again every few seconds by everybody who has it open: it looks at less than a list's own page.
+SAMPLE = 250
+CAPS = Caps(covered=2_000, looked_up=500)
+SHOWN = 5
+PACKS = 20
 
 
 @require_safe
@@ -30,6 +39,7 @@ def show(request: HttpRequest) -> HttpResponse:
     hours = figures.hours(timezone.localtime(now))
     context = {
         "section": "overview",
+        "waiting": figures.waiting_for_operators(cap=DEAD_WINDOW, window=DEAD_WINDOW).dead,
         "dead": figures.count_in_state(WorkItemState.DEAD),
         "oldest_dead_at": figures.oldest_dead_at(),
         "queue": [(state, figures.count_in_state(state)) for state in QUEUE_STATES],
@@ -41,6 +51,11 @@ def show(request: HttpRequest) -> HttpResponse:
         "hours": hours,
         "hour_cap": figures.HOUR_CAP,
         "chart": hour_chart(hours),
+        "deaths": death_chart(hours),
+        "lanes": lanes.read_lanes(sample=SAMPLE, shown=SHOWN),
+        "pressure": read_pressure(CAPS),
+        "pressure_minutes": LONG_SECONDS // 60,
+        "packs": cutovers.list_active(PACKS),
         "replays": AuditEntry.objects.filter(action="work_item.replayed", outcome="done").order_by("-at", "-id")[:6],
         "read_at": now,
     }

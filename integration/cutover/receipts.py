@@ -174,7 +174,7 @@ def find_faults(rows: Sequence[Row]) -> tuple[Fault, ...]:
     found: list[Fault] = []
     previous: Row | None = None
     for row in rows:
-        proof = _parse(row["Proof"])
+        proof = parse_proof(row["Proof"])
         complaints = _complaints(row, proof, previous)
         found += [
             Fault(
@@ -212,7 +212,8 @@ def _complaints(row: Row, proof: Mapping[str, Any] | None, previous: Row | None)
     return found
 
 
-def _parse(text: str) -> Mapping[str, Any] | None:
+def parse_proof(text: str) -> Mapping[str, Any] | None:
+    """Return a stored proof, or None if it is not the canonical text of a JSON object."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

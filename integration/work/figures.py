@@ -13,7 +13,6 @@ from integration.storage.sql import operator_reads as sql
 
 COUNT_CAP: Final = 10_000
 HOUR_CAP: Final = 2_000
-HOURS_SHOWN: Final = 12
 #: How many of the rows that died last are asked whether somebody replayed them.
 DEAD_WINDOW: Final = 500
 #: A process that has not been heard of for this long does not count as alive.
@@ -38,7 +37,7 @@ class WaitingForOperators:
     """What calls for an operator.
 
     Attributes:
-        dead: WorkItems that died and that nobody replayed, among the `DEAD_WINDOW` that died last.
+        dead: WorkItems that died and that nobody replayed, among those that died last.
         quarantined: Receipts that cannot become work.
     """
 
@@ -120,21 +119,23 @@ def count_receipts(state: ReceiptState, *, cap: int = COUNT_CAP) -> Capped:
     )
 
 
-def waiting_for_operators(*, cap: int) -> WaitingForOperators:
+def waiting_for_operators(*, cap: int, window: int | None = None) -> WaitingForOperators:
     """Count what calls for an operator, in one round trip.
 
     Args:
         cap: Where each count stops, in rows.
+        window: How many of the rows that died last are asked whether somebody replayed them; `DEAD_WINDOW` when None.
 
     Returns:
         Dead WorkItems that were not replayed, and quarantined receipts.
 
     Locks: none.
     """
-    row = db.read().fetch_all(sql.COUNT_WAITING_FOR_OPERATORS, {"cap": cap + 1, "window": DEAD_WINDOW})[0]
+    window = window or DEAD_WINDOW
+    row = db.read().fetch_all(sql.COUNT_WAITING_FOR_OPERATORS, {"cap": cap + 1, "window": window})[0]
     found, seen = int(row["Dead"]), int(row["Seen"])
     return WaitingForOperators(
-        dead=Capped(value=min(found, cap), capped=found > cap or seen >= DEAD_WINDOW),
+        dead=Capped(value=min(found, cap), capped=found > cap or seen >= window),
         quarantined=_capped({"Found": row["Quarantined"]}, cap),
     )
 
@@ -204,46 +205,27 @@ def namespaces() -> tuple[str, ...]:
     return tuple(row["Namespace"] for row in db.read().fetch_all(sql.LIST_NAMESPACES))
 
 
-def hours(now: datetime, *, count: int = HOURS_SHOWN) -> tuple[Hour, ...]:
-    """Return what arrived, succeeded and died in each of the last hours, oldest first.
+def hours(now: datetime) -> tuple[Hour, ...]:
+    """Return what arrived, succeeded and died in each of the last twelve hours, oldest first, in one round trip.
 
     Args:
         now: The present moment, aware; the last hour is the one that it is in, by the clock of its zone.
-        count: How many hours.
     """
-    reader = db.read()
     top = now.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
-    found = []
-    for back in range(count - 1, -1, -1):
-        start = top - timedelta(hours=back)
-        end = start + timedelta(hours=1)
-        span = {"start": start, "end": end, "cap": HOUR_CAP + 1}
-        ids = {
-            "first_id": _first_id_at(start),
-            "end_id": _first_id_at(end),
-            "cap": HOUR_CAP + 1,
-        }
-        found.append(
-            Hour(
-                start=start,
-                arrived=_capped(reader.fetch_one(sql.COUNT_ARRIVED_IN_HOUR, ids), HOUR_CAP),
-                succeeded=_capped(
-                    reader.fetch_one(
-                        sql.COUNT_ENDED_IN_HOUR,
-                        {**span, "state": str(WorkItemState.SUCCEEDED)},
-                    ),
-                    HOUR_CAP,
-                ),
-                died=_capped(
-                    reader.fetch_one(
-                        sql.COUNT_ENDED_IN_HOUR,
-                        {**span, "state": str(WorkItemState.DEAD)},
-                    ),
-                    HOUR_CAP,
-                ),
-            )
+    starts = [top - timedelta(hours=sql.HOURS - 1 - number) for number in range(sql.HOURS + 1)]
+    params: dict[str, Any] = {"cap": HOUR_CAP + 1}
+    params |= {f"at_{number}": start for number, start in enumerate(starts)}
+    params |= {f"id_{number}": _first_id_at(start) for number, start in enumerate(starts)}
+    found = {(row["Hour"], row["What"]): row for row in db.read().fetch_all(sql.READ_HOURS, params)}
+    return tuple(
+        Hour(
+            start=starts[number],
+            arrived=_capped(found[number, "arrived"], HOUR_CAP),
+            succeeded=_capped(found[number, WorkItemState.SUCCEEDED.value], HOUR_CAP),
+            died=_capped(found[number, WorkItemState.DEAD.value], HOUR_CAP),
         )
-    return tuple(found)
+        for number in range(sql.HOURS)
+    )
 
 
 def answers() -> bool:

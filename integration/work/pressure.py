@@ -52,6 +52,16 @@ class FamilyPressure:
     behind_heads: int
     capped: dict[str, bool]
 
+    @property
+    def unended(self) -> int:
+        """How many items have not ended."""
+        return sum(self.depth.values())
+
+    @property
+    def succeeded_per_minute(self) -> float:
+        """How many items a minute succeed."""
+        return 60 * self.ended_per_second.get(WorkItemState.SUCCEEDED, 0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:

@@ -15,6 +15,9 @@ import pytest
 from integration.audit import service as audit
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.values import Actor
+from tests.support.inbound import forward
+from tests.support.legacy import LegacyPack
+from tests.support.old_projections import OldPack
 from tests.support.rows import Installation
 
 FOLDER = Path(os.environ.get("SHOTS", "test-results/shots"))
@@ -128,6 +131,29 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
     shot("fence-lift", f"/fences/{fence}/lift", ("wide",))
     shot("fence-override", f"/fences/{fence}/override", ("wide",))
     shot("override-lift", f"/fences/overrides/{override}/lift", ("wide",))
+    shot("empty-lanes", "/lanes/", ("wide",))
+    for number, state in enumerate(("retry", "blocked", "retry")):
+        lane = LONG[:200] if number == 2 else f"account:{4_700 + number}"
+        waits = {"BlockedOn": "account.created", "BlockedSince": installation.now} if state == "blocked" else {}
+        refs[state] = installation.work(state, SourceLane=lane, Attempt=1, **waits)
+        for _ in range(number + 1):
+            installation.work("pending", SourceLane=lane, Attempt=0)
+    shot("lanes", "/lanes/")
+    shot("groups", "/dlq/groups/")
+    shot("groups-empty", "/dlq/groups/?hours=1&namespace=nobody", ("wide",))
+    shot("cutovers", "/cutovers/")
+    shot("cutover", f"/cutovers/{installation.pack_id}/")
+    shot("cutover-verify", f"/cutovers/{installation.pack_id}/verify", ("wide",))
+    shot("cutover-obstacles", f"/cutovers/{installation.pack_id}/obstacles", ("wide",))
+    forwarded = forward(LegacyPack(namespace="gamma-ops", flow="tests.noop"))
+    shot("cutover-receipt", f"/cutovers/receipts/{forwarded.receipt_id}/")
+    old = OldPack(namespace="delta")
+    old.lane(1).coalesced(4)
+    shot("cutover-dry-run", f"/cutovers/{old.settle(armed=False)}/dry-run")
+    shot("work-cancel", f"/work/{refs['retry']}/cancel")
+    shot("work-live", f"/work/{refs['retry']}/", ("wide",))
+    shot("zone", "/zone/?next=/dlq/")
+    shot("overview-held", "/")
     shot("audit", "/audit/")
     shot("account", "/account/")
     shot("second-factor", "/account/second-factor")

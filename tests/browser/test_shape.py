@@ -11,7 +11,7 @@ from django.conf import settings
 from playwright.sync_api import Page
 
 from console.models import User
-from tests.support.authority import MARIA, change
+from tests.support.authority import MARIA, change, rows_of
 from tests.support.batches import batch_of
 from tests.support.rows import Installation
 
@@ -26,6 +26,8 @@ def _paths(installation: Installation) -> list[str]:
     replayed = installation.work(ReplayedAt=installation.now)
     child = installation.work("succeeded", Attempt=1, ReplayOfWorkId=replayed)
     long = installation.work(SourceLane=LONG[:250])
+    live = installation.work("pending")
+    installation.work("blocked", SourceLane=LONG[:250], BlockedOn=LONG[:200], Attempt=0)
     receipt = installation.quarantined()
     installation.worker()
     fence = installation.fence("*")
@@ -57,11 +59,26 @@ def _paths(installation: Installation) -> list[str]:
         f"/fences/{fence}/lift",
         f"/fences/{fence}/override",
         f"/fences/overrides/{override}/lift",
+        "/dlq/groups/",
+        "/dlq/groups/?hours=1&namespace=nobody",
+        "/lanes/",
+        "/cutovers/",
+        f"/cutovers/{installation.pack_id}/",
+        f"/cutovers/{installation.pack_id}/verify",
+        f"/cutovers/{installation.pack_id}/obstacles",
+        f"/cutovers/receipts/{_receipt()}/",
+        f"/work/{live}/cancel",
+        "/zone/",
         "/audit/",
         "/account/",
         "/account/second-factor",
         "/nowhere",
     ]
+
+
+def _receipt() -> str:
+    (row,) = rows_of("_System_ConnectorCutoverReceipt")
+    return str(row["ReceiptId"])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -11,7 +11,7 @@ from django.test import Client
 
 from console.models import AuditEntry
 from console.permissions import ADMIN_SITE, walk_routes
-from tests.support.authority import MARIA
+from tests.support.authority import MARIA, rows_of
 from tests.support.batches import batch_of, run_to_rest
 from tests.support.rows import CANARIES, Installation
 
@@ -43,6 +43,15 @@ PATHS = [
     "/receipts/",
     "/receipts/?state=materialized",
     "/receipts/{receipt}/",
+    "/dlq/groups/",
+    "/lanes/",
+    "/cutovers/",
+    "/cutovers/{pack}/",
+    "/cutovers/{pack}/verify",
+    "/cutovers/{pack}/obstacles",
+    "/cutovers/{pack}/dry-run",
+    "/cutovers/receipts/{cutover}/",
+    "/cutovers/receipts/{cutover}/proof",
     "/fences/",
     "/fences/?cursor=~",
     "/fences/new",
@@ -105,6 +114,8 @@ def test_canaries__none_reaches_an_operator(
         "running": installation.work("processing", Attempt=2),
         "receipt": installation.quarantined("body_unreadable"),
     }
+    (cutover,) = rows_of("_System_ConnectorCutoverReceipt")
+    refs |= {"pack": installation.pack_id, "cutover": cutover["ReceiptId"]}
     installation.worker()
     refs["fence"] = installation.fence()
     refs["override"] = installation.override(refs["fence"])

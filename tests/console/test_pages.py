@@ -19,15 +19,28 @@ PAGES = [
     "/dlq/{ref}/replayed",
     "/batches/",
     "/batches/new",
+    "/dlq/groups/",
+    "/lanes/",
+    "/cutovers/",
     "/work/",
     "/work/{ref}/",
     "/work/{ref}/cancel",
     "/receipts/",
     "/zone/",
 ]
-FRAGMENTS = ["/", "/dlq/", "/batches/", "/work/", "/receipts/"]
+FRAGMENTS = ["/", "/dlq/", "/dlq/groups/", "/lanes/", "/cutovers/", "/batches/", "/work/", "/receipts/"]
 #: Queries that a place may make, the session and the account included.
-BOUNDS = {"/": 60, "/dlq/": 20, "/dlq/{ref}/": 40, "/work/": 14, "/work/{ref}/": 14, "/receipts/": 14}
+BOUNDS = {
+    "/": 40,
+    "/dlq/": 20,
+    "/dlq/groups/": 10,
+    "/dlq/{ref}/": 40,
+    "/lanes/": 14,
+    "/cutovers/": 10,
+    "/work/": 14,
+    "/work/{ref}/": 14,
+    "/receipts/": 14,
+}
 
 
 @pytest.mark.parametrize("place", PAGES)

@@ -35,6 +35,10 @@ def _path(route: Route, ref: str) -> str:
         fence_id = arm_fence(row["Namespace"], "*", reason="x", actor=KEEPER_OF_FENCES).fence.fence_id
         override = grant_override(fence_id, "*", reason="x", actor=KEEPER_OF_FENCES).override
         path = path.replace("<str:fence_id>", fence_id).replace("<str:override_id>", override.override_id)
+    if "<str:pack_install_id>" in path or "<str:cutover_receipt_id>" in path:
+        (receipt,) = rows_of("_System_ConnectorCutoverReceipt")
+        path = path.replace("<str:pack_install_id>", receipt["PackInstallId"])
+        path = path.replace("<str:cutover_receipt_id>", receipt["ReceiptId"])
     if "<str:batch_id>" in path:
         path = path.replace("<str:batch_id>", batch_of(KEEPER, reason="x").id)
         change("UPDATE console_replaybatch SET state = 'waiting'")

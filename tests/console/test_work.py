@@ -114,7 +114,7 @@ def test_overview__says_what_its_figures_count(viewer: Client, installation: Ins
     installation.work()
     installation.quarantined()
     text = viewer.get("/").content.decode()
-    assert "replayed ones included" in text
+    assert "1 dead in all, replayed ones included" in text
     assert 'href="/receipts/?state=quarantined"' in text
     assert "will be tried again" not in text
     installation.work("retry", Attempt=1)

@@ -5,6 +5,8 @@ None of them reads a payload, a body, a lease, a worker's identity or a failure 
 
 from __future__ import annotations
 
+from typing import Final, LiteralString
+
 from integration.storage.statements import Returns, Statement
 
 COUNT_WORK_IN_STATE = Statement(
@@ -43,30 +45,34 @@ OLDEST_DUE = Statement(
     returns=Returns.ROW,
 )
 
-COUNT_ENDED_IN_HOUR = Statement(
-    name="COUNT_ENDED_IN_HOUR",
-    text="""
-    SELECT COUNT(*) AS Found
-      FROM (SELECT 1 AS One
-              FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Dead)
-             WHERE State = %(state)s AND TerminalAt >= %(start)s AND TerminalAt < %(end)s
-             LIMIT %(cap)s) AS capped
-    """,
-    returns=Returns.ROW,
-)
-
+#: How many hours are read at once.
+HOURS: Final = 12
+_COUNTED: Final = """
+    (SELECT {hour} AS Hour, '{what}' AS What, COUNT(*) AS Found
+       FROM (SELECT 1 AS One
+               FROM _System_ConnectorWorkItem FORCE INDEX ({index})
+              WHERE {range}
+              LIMIT %(cap)s) AS capped)"""
+_ENDED: Final = "State = '{what}' AND TerminalAt >= %(at_{hour})s AND TerminalAt < %(at_{next})s"
 #: WorkId is a UUIDv7, so that an hour of arrivals is one range of the primary key.
-COUNT_ARRIVED_IN_HOUR = Statement(
-    name="COUNT_ARRIVED_IN_HOUR",
-    text="""
-    SELECT COUNT(*) AS Found
-      FROM (SELECT 1 AS One
-              FROM _System_ConnectorWorkItem FORCE INDEX (PRIMARY)
-             WHERE WorkId >= %(first_id)s AND WorkId < %(end_id)s
-             LIMIT %(cap)s) AS capped
-    """,
-    returns=Returns.ROW,
-)
+_ARRIVED: Final = "WorkId >= %(id_{hour})s AND WorkId < %(id_{next})s"
+
+
+def _hours() -> LiteralString:
+    """Return one range for each hour and what is counted in it, so that all of them are one round trip."""
+    parts: list[LiteralString] = []
+    for what, index, within in (
+        ("arrived", "PRIMARY", _ARRIVED),
+        ("succeeded", "IX_WorkItem_Dead", _ENDED),
+        ("dead", "IX_WorkItem_Dead", _ENDED),
+    ):
+        part = _COUNTED.replace("{index}", index).replace("{range}", within).replace("{what}", what)
+        parts += [part.replace("{hour}", _NUMBERS[n]).replace("{next}", _NUMBERS[n + 1]) for n in range(HOURS)]
+    return " UNION ALL".join(parts)
+
+
+_NUMBERS: Final[tuple[LiteralString, ...]] = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")
+READ_HOURS = Statement(name="READ_HOURS", text=_hours(), returns=Returns.ROWS)
 
 COUNT_RECEIPTS_IN_STATE = Statement(
     name="COUNT_RECEIPTS_IN_STATE",
