@@ -21,14 +21,14 @@ from tests.support.rows import Installation
 
 KEEPER_OF_FENCES = replace(KEEPER, permissions=frozenset({CUTOVER_PERMISSION}))
 ROUTES = [route for route in walk_routes() if route.access != ADMIN_SITE]
-#: The API's root has nothing to show, and there is no token or cutover of such an id.
-NOTHING_THERE = {"api:api-root", "token-revoke", "api:cutovers"}
+#: The API's root has nothing to show, and there is no token of such an id.
+NOTHING_THERE = {"api:api-root", "token-revoke"}
 GUARDED = [route for route in ROUTES if route.access != ANONYMOUS]
 
 
 def _path(route: Route, ref: str) -> str:
     path = "/" + route.pattern
-    for name in ("ref", "work_id", "receipt_id", "token_id", "pack_install_id"):
+    for name in ("ref", "work_id", "receipt_id", "token_id"):
         path = path.replace(f"<str:{name}>", ref)
     if "_id>" in path and "fence" in path:
         (row,) = rows_of("_System_ConnectorNamespace")
