@@ -22,6 +22,7 @@ from integration.storage.sql import handoffs
 KEYLESS_HEADS: Final = Gauge(
     "lockhouse_projection_keyless_heads",
     "Queued generations whose projection has no active one, as the last sweep of this process found them; must be 0.",
+    multiprocess_mode="livemax",
 )
 PAGE: Final = 1000
 _START: Final = (datetime(1970, 1, 2, tzinfo=UTC), "", "00000000-0000-0000-0000-000000000000")

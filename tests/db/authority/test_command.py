@@ -47,7 +47,7 @@ def test_list__names_the_dead_rows_and_the_way_to_older_ones():
     assert ended.out.splitlines()[-1] == "3 rows match."
 
     first = dlq("list", name, "", "--json", "--limit", "2").document
-    assert {"rows", "rejected", "newer", "older", "searched_back_to"} == set(first)
+    assert {"rows", "rejected", "newer", "older", "searched_back_to", "is_search_cut"} == set(first)
     last = dlq("list", name, "", "--json", "--limit", "2", "--cursor", first["older"], "--count").document
     assert {row["ref"]["id"] for row in first["rows"] + last["rows"]} == refs
     assert (len(first["rows"]), last["older"]) == (2, None)
