@@ -5,12 +5,12 @@ Rows are written by guarded statements: what was confirmed or revoked once is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Q, Value
+from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Q, QuerySet, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
@@ -162,28 +162,20 @@ def confirm(grant_id: str, *, actor: Actor) -> ScopeGrant:
     if actor.user_id == before.granted_by_id:
         _refuse(SamePerson(), fact)
 
-    def unit(tx: Tx) -> bool:
-        waiting = ScopeGrant.objects.filter(
-            Q(expires_at__isnull=True) | Q(expires_at__gt=Now()),
-            pk=grant_id,
-            needs_second=True,
-            confirmed_at__isnull=True,
-            revoked_at__isnull=True,
-        )
-        values = {"confirmed_at": Now(), "confirmed_by_id": actor.user_id, "confirmed_by_name": actor.name}
-        if waiting.update(**values) != 1:
-            return False
-        _touch(before.user_id)
-        record_in(tx, fact)
-        return True
+    waiting = ScopeGrant.objects.filter(
+        Q(expires_at__isnull=True) | Q(expires_at__gt=Now()),
+        pk=grant_id,
+        needs_second=True,
+        confirmed_at__isnull=True,
+        revoked_at__isnull=True,
+    )
+    values = {"confirmed_at": Now(), "confirmed_by_id": actor.user_id, "confirmed_by_name": actor.name}
 
     def settle(_: Reader) -> bool | None:
         now = get_grant(grant_id)
         return True if before.confirmed_at is None and now.confirmed_by_id == actor.user_id else None
 
-    if not run_recording(unit, name="access.confirm", settle=settle):
-        _refuse(GrantOver(), fact)
-    return get_grant(grant_id)
+    return _change(before, waiting, values, fact, name="access.confirm", settle=settle)
 
 
 def revoke(grant_id: str, *, reason: str, actor: Actor) -> ScopeGrant:
@@ -213,21 +205,37 @@ def revoke(grant_id: str, *, reason: str, actor: Actor) -> ScopeGrant:
     shown = {"user_id": before.user_id, **_shown(terms), "granted_by": before.granted_by_name}
     fact = _fact("revoked", grant_id, actor, shown, reason=reason, terms=terms)
 
-    def unit(tx: Tx) -> bool:
-        left = ScopeGrant.objects.filter(pk=grant_id, revoked_at__isnull=True)
-        if left.update(revoked_at=Now(), revoked_by_name=actor.name) != 1:
-            return False
-        _touch(before.user_id)
-        record_in(tx, fact)
-        return True
+    left = ScopeGrant.objects.filter(pk=grant_id, revoked_at__isnull=True)
+    values = {"revoked_at": Now(), "revoked_by_name": actor.name}
 
     def settle(_: Reader) -> bool | None:
         now = get_grant(grant_id)
         return True if before.revoked_at is None and now.revoked_by_name == actor.name else None
 
-    if not run_recording(unit, name="access.revoke", settle=settle):
+    return _change(before, left, values, fact, name="access.revoke", settle=settle)
+
+
+def _change(
+    before: ScopeGrant,
+    still: QuerySet[ScopeGrant],
+    values: Mapping[str, Any],
+    fact: AuditFact,
+    *,
+    name: str,
+    settle: Callable[[Reader], bool | None],
+) -> ScopeGrant:
+    """Change a grant where it still is as it must be, with its entry in the trail; or record that it is over."""
+
+    def unit(tx: Tx) -> bool:
+        if still.update(**values) != 1:
+            return False
+        _touch(before.user_id)
+        record_in(tx, fact)
+        return True
+
+    if not run_recording(unit, name=name, settle=settle):
         _refuse(GrantOver(), fact)
-    return get_grant(grant_id)
+    return get_grant(before.pk)
 
 
 def get_grant(grant_id: str) -> ScopeGrant:
