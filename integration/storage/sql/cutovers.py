@@ -7,6 +7,8 @@ so that of those of the WorkItems only the ones in `processing` are asked for un
 
 from __future__ import annotations
 
+from typing import Final
+
 from integration.storage.statements import LockRank, Returns, Statement
 
 NEWEST_CUTOVER_RECEIPT = Statement(
@@ -149,20 +151,22 @@ COUNT_EVENTS_WITHOUT_WORK = Statement(
     returns=Returns.ROWS,
 )
 
-# In the order of the index, the undated ones of a status first: a page goes on where the last one ended, and on
-# MariaDB, whose index ends with the id, none reads what another has read.
-LIST_UNDATED_EVENTS_WITHOUT_WORK = Statement(
-    name="LIST_UNDATED_EVENTS_WITHOUT_WORK",
-    text="""
+_EVENTS_WITHOUT_WORK: Final = """
     SELECT e.EventId, e.NextRetryAt
       FROM _System_ConnectorEvent e FORCE INDEX (IX_Event_Executor)
      WHERE e.PackInstallId = %(pack_install_id)s AND e.ExecutionOwner = 'event' AND e.Status = %(status)s
-       AND e.NextRetryAt IS NULL AND e.EventId > %(after)s
        AND e.ClaimToken IS NULL
        AND e.ReplayedAt IS NULL
        AND e.RouteId IN %(route_ids)s
        AND (SELECT w.WorkId FROM _System_ConnectorWorkItem w FORCE INDEX (UX_WorkItem_Event)
-             WHERE w.EventId = e.EventId LIMIT 1) IS NULL
+             WHERE w.EventId = e.EventId LIMIT 1) IS NULL"""
+# In the order of the index, the undated ones of a status first: a page goes on where the last one ended, and on
+# MariaDB, whose index ends with the id, none reads what another has read.
+LIST_UNDATED_EVENTS_WITHOUT_WORK = Statement(
+    name="LIST_UNDATED_EVENTS_WITHOUT_WORK",
+    text=_EVENTS_WITHOUT_WORK
+    + """
+       AND e.NextRetryAt IS NULL AND e.EventId > %(after)s
      ORDER BY e.EventId
      LIMIT %(limit)s
     """,
@@ -171,16 +175,9 @@ LIST_UNDATED_EVENTS_WITHOUT_WORK = Statement(
 
 LIST_DATED_EVENTS_WITHOUT_WORK = Statement(
     name="LIST_DATED_EVENTS_WITHOUT_WORK",
-    text="""
-    SELECT e.EventId, e.NextRetryAt
-      FROM _System_ConnectorEvent e FORCE INDEX (IX_Event_Executor)
-     WHERE e.PackInstallId = %(pack_install_id)s AND e.ExecutionOwner = 'event' AND e.Status = %(status)s
+    text=_EVENTS_WITHOUT_WORK
+    + """
        AND e.NextRetryAt >= %(retry_at)s AND (e.NextRetryAt > %(retry_at)s OR e.EventId > %(after)s)
-       AND e.ClaimToken IS NULL
-       AND e.ReplayedAt IS NULL
-       AND e.RouteId IN %(route_ids)s
-       AND (SELECT w.WorkId FROM _System_ConnectorWorkItem w FORCE INDEX (UX_WorkItem_Event)
-             WHERE w.EventId = e.EventId LIMIT 1) IS NULL
      ORDER BY e.NextRetryAt, e.EventId
      LIMIT %(limit)s
     """,
