@@ -26,13 +26,13 @@ NOTHING_THERE = {"api:api-root", "token-revoke", "api:cutovers"}
 GUARDED = [route for route in ROUTES if route.access != ANONYMOUS]
 
 
-def _path(route: Route, ref: str) -> str:
+def _path(route: Route, ref: str, namespace: str | None = None) -> str:
     path = "/" + route.pattern
     for name in ("ref", "work_id", "receipt_id", "token_id", "pack_install_id"):
         path = path.replace(f"<str:{name}>", ref)
     if "_id>" in path and "fence" in path:
-        (row,) = rows_of("_System_ConnectorNamespace")
-        fence_id = arm_fence(row["Namespace"], "*", reason="x", actor=KEEPER_OF_FENCES).fence.fence_id
+        at = namespace or rows_of("_System_ConnectorNamespace")[0]["Namespace"]
+        fence_id = arm_fence(at, "*", reason="x", actor=KEEPER_OF_FENCES).fence.fence_id
         override = grant_override(fence_id, "*", reason="x", actor=KEEPER_OF_FENCES).override
         path = path.replace("<str:fence_id>", fence_id).replace("<str:override_id>", override.override_id)
     if "<str:batch_id>" in path:
