@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Q, Value
+from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Q, QuerySet, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
@@ -115,7 +115,7 @@ def grant(
             needs_second=second,
         )
         if not second:
-            _touch(user_id)
+            renew_sessions(User.objects.filter(pk=user_id))
         record_in(tx, fact)
         return True
 
@@ -173,7 +173,7 @@ def confirm(grant_id: str, *, actor: Actor) -> ScopeGrant:
         values = {"confirmed_at": Now(), "confirmed_by_id": actor.user_id, "confirmed_by_name": actor.name}
         if waiting.update(**values) != 1:
             return False
-        _touch(before.user_id)
+        renew_sessions(User.objects.filter(pk=before.user_id))
         record_in(tx, fact)
         return True
 
@@ -217,7 +217,7 @@ def revoke(grant_id: str, *, reason: str, actor: Actor) -> ScopeGrant:
         left = ScopeGrant.objects.filter(pk=grant_id, revoked_at__isnull=True)
         if left.update(revoked_at=Now(), revoked_by_name=actor.name) != 1:
             return False
-        _touch(before.user_id)
+        renew_sessions(User.objects.filter(pk=before.user_id))
         record_in(tx, fact)
         return True
 
@@ -266,8 +266,9 @@ def _from_now(time: timedelta) -> Combinable:
     return ExpressionWrapper(Now() + Value(time, output_field=DurationField()), output_field=DateTimeField())
 
 
-def _touch(user_id: int) -> None:
-    User.objects.filter(pk=user_id).update(rights_version=F("rights_version") + 1)
+def renew_sessions(accounts: QuerySet[User]) -> None:
+    """Have each session of some accounts get a new key with its next request; their rights changed."""
+    accounts.update(rights_version=F("rights_version") + 1)
 
 
 def _terms(grant: ScopeGrant) -> Terms:

@@ -38,6 +38,8 @@ BADGES: dict[str, str] = {
     "pending": "wait",
     "blocked": "wait",
     "armed": "wait",
+    "proposed": "wait",
+    "in_force": "good",
     "received": "wait",
     "awaiting_legacy_outcome": "wait",
     "processing": "run",

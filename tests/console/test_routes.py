@@ -45,7 +45,7 @@ def _ask(client: Client, route: Route, ref: str) -> int:
     if route.name in {"api:connector-event-replay", "api:batch-go", "api:batch-cancel"}:
         sent = {"data": {"reason": "x"}, "content_type": "application/json", "headers": {"Idempotency-Key": "k"}}
         return int(client.post(_path(route, ref), **sent).status_code)
-    if route.name in {"sign-out", "batch-go", "batch-cancel", "token-revoke"}:
+    if route.name in {"sign-out", "batch-go", "batch-cancel", "token-revoke", "grant-confirm", "grant-revoke"}:
         return int(client.post(_path(route, ref)).status_code)
     return int(client.get(_path(route, ref)).status_code)
 
