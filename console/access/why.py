@@ -41,7 +41,7 @@ def explain(user: User, action: str, ref: Ref | None, *, asker: Actor) -> tuple[
         asker: Who wants to know: nothing is told of a row that he may not view himself.
 
     Returns:
-        The verdicts in the order in which the code asks; what follows a refusal may not have been reached.
+        The verdicts in the order in which the code asks; the plan's rules once nothing before them refuses.
 
     Locks: none.
     """
@@ -58,7 +58,7 @@ def explain(user: User, action: str, ref: Ref | None, *, asker: Actor) -> tuple[
     except OwnerAmbiguous as error:
         return (*steps, _no(error.code, error.operator_message(), "Repair the data; no right helps."))
     steps += [_covered(key, reach, namespace) for key, reach in reaches.items()]
-    if action in _REPLAYS:
+    if action in _REPLAYS and all(step.ruling is Ruling.OK for step in steps):
         actor = Actor(user_id=user.pk, name=user.username, permissions=rights.permissions, scopes=rights.scopes)
         steps += [step for step in service.plan(ref, actor).verdicts if step.code not in _TOLD]
     return tuple(steps)
