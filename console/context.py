@@ -7,7 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from console.permissions import keeps_accounts
+from console.permissions import VIEW, keeps_accounts
 from integration.work import figures
 
 #: The rail says that much waits, not how much exactly: a low cap keeps it free on every page.
@@ -15,9 +15,15 @@ RAIL_CAP = 99
 
 
 def rail(request: HttpRequest) -> dict[str, Any]:
-    """Return the rail's counts and whether it leads to the accounts, read only if the page draws the rail."""
+    """Return the rail's counts and where it leads to, read only if the page draws the rail."""
     user = getattr(request, "user", None)
     return {
         "nav": SimpleLazyObject(lambda: figures.waiting_for_operators(cap=RAIL_CAP)),
         "is_keeper": SimpleLazyObject(lambda: user is not None and keeps_accounts(user)),
+        "is_confined": SimpleLazyObject(lambda: user is not None and _is_confined(user)),
     }
+
+
+def _is_confined(user: Any) -> bool:
+    """Return whether an account may look into some places only: not every page is for it."""
+    return bool(user.is_authenticated and not user.has_perm(VIEW) and user.rights().reach(VIEW))

@@ -13,6 +13,7 @@ from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_migrate, post_save, pre_save
 from django.http import HttpRequest
 
+from console.access.service import renew_sessions
 from console.middleware import current_actor
 from console.models import User
 from console.permissions import GROUPS
@@ -86,6 +87,8 @@ def _tell_user(instance: Any, **kwargs: Any) -> None:
     }
     if before is not None and before["password"] != instance.password:
         changed["sign_in_secret"] = {"changed": True}
+    if "is_superuser" in changed and not created:
+        renew_sessions(User.objects.filter(pk=instance.pk))
     if changed:
         _tell("user.created" if created else "user.changed", instance, {"changed": changed})
 
@@ -105,6 +108,12 @@ def _tell_rights(instance: Any, action: str, model: type[Model], pk_set: set[Any
     names = sorted(str(entry) for entry in model._default_manager.filter(pk__in=pk_set or ()))
     facts = {"what": action.removeprefix("post_"), "of": str(model._meta.verbose_name_plural), "names": names}
     _tell(f"{instance._meta.model_name}.rights_changed", instance, {**facts, "name": str(instance)})
+    if isinstance(instance, User):
+        renew_sessions(User.objects.filter(pk=instance.pk))
+    elif issubclass(model, User):
+        renew_sessions(User.objects.filter(pk__in=pk_set or ()))
+    else:
+        renew_sessions(User.objects.filter(groups=instance))
 
 
 def _tell_signed_in(request: HttpRequest, user: Any, **kwargs: Any) -> None:

@@ -8,6 +8,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from console.api.urls import urls as api_urls
 from console.views import (
+    access,
     account,
     audit,
     batches,
@@ -80,6 +81,12 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("account/", account.show, name="account"),
         path("account/tokens/<str:token_id>/revoke", account.revoke, name="token-revoke"),
         path("account/second-factor", account.second_factor, name="second-factor"),
+        path("access/", access.list_rows, name="access"),
+        path("access/new", access.create, name="grant-new"),
+        path("access/why", access.why, name="access-why"),
+        path("access/<str:grant_id>/", access.show, name="grant"),
+        path("access/<str:grant_id>/confirm", access.confirm, name="grant-confirm"),
+        path("access/<str:grant_id>/revoke", access.revoke, name="grant-revoke"),
         path("api/v1/", api_urls),
         path("admin/", admin.site.urls),
     ]

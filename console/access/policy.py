@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from console.permissions import AUDIT, CUTOVER, REPAIR, REPLAY, VIEW
+from console.permissions import ACCESS, AUDIT, CUTOVER, REPAIR, REPLAY, VIEW
 from integration import errors
 from integration.authority.values import BULK_PERMISSION as BULK
 from integration.scopes import Place, Rights, Scope
@@ -31,6 +31,8 @@ GRANTABLE: Final[dict[str, str]] = {
     CUTOVER: "Arm fences and run cutovers",
     AUDIT: "Read the audit trail",
 }
+#: What a superuser has.
+EVERY_KEY: Final = frozenset({*GRANTABLE, ACCESS})
 #: What a grant gives besides its own key: nobody works on what he cannot see.
 IMPLIED: Final[dict[str, tuple[str, ...]]] = {
     REPLAY: (VIEW,),

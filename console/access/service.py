@@ -115,7 +115,7 @@ def grant(
             needs_second=second,
         )
         if not second:
-            _touch(user_id)
+            renew_sessions(User.objects.filter(pk=user_id))
         record_in(tx, fact)
         return True
 
@@ -229,7 +229,7 @@ def _change(
     def unit(tx: Tx) -> bool:
         if still.update(**values) != 1:
             return False
-        _touch(before.user_id)
+        renew_sessions(User.objects.filter(pk=before.user_id))
         record_in(tx, fact)
         return True
 
@@ -274,8 +274,9 @@ def _from_now(time: timedelta) -> Combinable:
     return ExpressionWrapper(Now() + Value(time, output_field=DurationField()), output_field=DateTimeField())
 
 
-def _touch(user_id: int) -> None:
-    User.objects.filter(pk=user_id).update(rights_version=F("rights_version") + 1)
+def renew_sessions(accounts: QuerySet[User]) -> None:
+    """Have each session of some accounts get a new key with its next request; their rights changed."""
+    accounts.update(rights_version=F("rights_version") + 1)
 
 
 def _terms(grant: ScopeGrant) -> Terms:

@@ -32,6 +32,7 @@ from console.api.schemas import (
 )
 from console.api.services import connector_events
 from console.middleware import actor_of
+from console.permissions import REPLAY, VIEW
 from integration import errors
 from integration.authority.events_admin import event_of
 from integration.authority.listing import DeadFilters, DeadRow
@@ -61,10 +62,10 @@ api.add_router("", work.router)
 def list_events(request: HttpRequest, query: Query[ListQuery]) -> Any:
     """List dead Events of both owners, latest death first."""
     refuse_unknown(request, ListQuery)
-    service = connector_events()
+    service, within = connector_events(), _actor(request).reach(VIEW)
     filters = query.model_dump(exclude=set(_PAGE))
     if isinstance(service, WorkItemDlqCapability):
-        page = service.list_dead(DeadFilters(**filters), cursor=query.cursor, limit=query.limit)
+        page = service.list_dead(DeadFilters(**filters), cursor=query.cursor, limit=query.limit, within=within)
         return {
             "items": [_row(row) for row in page.rows],
             "newer": page.newer,
@@ -72,6 +73,8 @@ def list_events(request: HttpRequest, query: Query[ListQuery]) -> Any:
             "searched_back_to": page.searched_back_to,
             "rejected": [plain(rejected) for rejected in page.rejected],
         }
+    if not within.is_everywhere:
+        return _unscoped(request)
     if any(value is not None for name, value in filters.items() if name not in PUBLISHED_FILTERS):
         return _not_supported("This filter is not one that the installed service has.")
     published = {name: filters[name] for name in sorted(PUBLISHED_FILTERS)}
@@ -86,10 +89,12 @@ def list_events(request: HttpRequest, query: Query[ListQuery]) -> Any:
 @api.get("connector-events/{str:ref}", response=DetailOut, url_name="connector-event")
 def get_event(request: HttpRequest, ref: str) -> Any:
     """Return one Event by its id, or by its WorkItem's."""
-    service, parsed = connector_events(), Ref.parse(ref)
+    service, parsed, within = connector_events(), Ref.parse(ref), _actor(request).reach(VIEW)
     if isinstance(service, WorkItemDlqCapability):
-        detail = service.get_dead(parsed)
+        detail = service.get_dead(parsed, within=within)
         return {**_row(detail.row).model_dump(), "context": ContextOut(**plain(detail))}
+    if not within.is_everywhere:
+        return _unscoped(request)
     return DetailOut.from_orm(service.get(parsed.id))
 
 
@@ -118,6 +123,8 @@ def replay(request: HttpRequest, ref: str, body: ReplayIn) -> Any:
         outcome = service.replay_dead(
             parsed, actor=actor, reason=body.reason, route_version=body.route_version, idempotency_key=key
         )
+    elif not actor.reach(VIEW).within(actor.reach(REPLAY)).is_everywhere:
+        return _unscoped(request)
     elif body.route_version is not None:
         return _not_supported("The installed service confirms no route version; nothing was changed.")
     else:
@@ -129,6 +136,11 @@ def replay(request: HttpRequest, ref: str, body: ReplayIn) -> Any:
 
 def _actor(request: HttpRequest) -> Actor:
     return replace(actor_of(request), via="api")
+
+
+def _unscoped(request: HttpRequest) -> HttpResponse:
+    # The published interface knows no places: only who may look everywhere is let through to it.
+    return say(request, 403, code="permission_denied")
 
 
 def _row(row: DeadRow) -> RowOut:

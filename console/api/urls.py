@@ -1,6 +1,7 @@
 """The API's addresses, each behind the same permission keys as the pages.
 
 A session's cookie or a token lets a request in; by cookie every write needs the form token as well.
+A route that asks its service for the place as well lets an account in that holds its keys in some places only.
 Rule: A-32.
 """
 
@@ -49,14 +50,26 @@ WRITES: Final[dict[str, str]] = {
     "batch-cancel": REPLAY,
 }
 
+#: What asks for the place as well.
+SCOPED: Final = frozenset(
+    {
+        "openapi-json",
+        "connector-events",
+        "connector-event",
+        "connector-event-plan",
+        "connector-event-replay",
+        "api-root",
+    }
+)
+
 
 def _guarded(pattern: URLPattern) -> URLPattern:
     view: Any = pattern.callback
     name = str(pattern.name)
     if name in WRITES:
-        view = _writing(view, WRITES[name])
+        view = _writing(view, WRITES[name], scoped=name in SCOPED)
     for permission in NEEDS[name]:
-        view = requires(permission)(view)
+        view = requires(permission, scoped=name in SCOPED)(view)
     view = never_cache(view)
     # The library exempts every view from Django's own check of the form token.
     view.csrf_exempt = False
@@ -64,8 +77,8 @@ def _guarded(pattern: URLPattern) -> URLPattern:
     return guarded
 
 
-def _writing(view: Any, permission: str) -> Any:
-    checked = requires(permission)(once(view))
+def _writing(view: Any, permission: str, *, scoped: bool) -> Any:
+    checked = requires(permission, scoped=scoped)(once(view))
 
     @wraps(view)
     def choose(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

@@ -18,6 +18,7 @@ from django.utils.safestring import SafeString
 from console import zones
 from console.permissions import AUDIT, CUTOVER, REPLAY, VIEW, keeps_accounts
 from integration.ingress.policy import EVERY_SCOPE
+from integration.scopes import Scope
 
 register = template.Library()
 
@@ -38,6 +39,8 @@ BADGES: dict[str, str] = {
     "pending": "wait",
     "blocked": "wait",
     "armed": "wait",
+    "proposed": "wait",
+    "in_force": "good",
     "received": "wait",
     "awaiting_legacy_outcome": "wait",
     "processing": "run",
@@ -203,18 +206,34 @@ def ranks(names: Iterable[str]) -> str:
 def may(context: RequestContext) -> str:
     """Say in words what the signed-in user may do here."""
     user = context["user"]
-    sees = user.has_perm(VIEW)
+    sees = _held(user, VIEW, "view")
     held = [
-        *(["view"] if sees else []),
-        *(["replay"] if sees and user.has_perm(REPLAY) else []),
-        *(["run cutovers"] if sees and user.has_perm(CUTOVER) else []),
-        *(["read the audit"] if user.has_perm(AUDIT) else []),
+        *sees,
+        *(_held(user, REPLAY, "replay") if sees else []),
+        *(_held(user, CUTOVER, "run cutovers") if sees else []),
+        *_held(user, AUDIT, "read the audit"),
         *(["keep accounts"] if keeps_accounts(user) else []),
     ]
     if not held:
         return "holds no permission yet"
     *first, last = held
     return f"may {', '.join(first)} and {last}" if first else f"may {last}"
+
+
+def _held(user: Any, permission: str, verb: str) -> list[str]:
+    """Return the verb of a permission, with where it holds if that is not everywhere; nothing if nowhere."""
+    if user.has_perm(permission):
+        return [verb]
+    names = user.rights().reach(permission).namespaces
+    if not names:
+        return []
+    return [f"{verb} in {names[0]}" if len(names) == 1 else f"{verb} in {len(names)} namespaces"]
+
+
+@register.filter
+def covers(reach: Scope, namespace: str) -> bool:
+    """Say whether a permission that holds there holds in a namespace."""
+    return reach.covers(namespace)
 
 
 @register.simple_tag(takes_context=True)

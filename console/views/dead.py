@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console import shown
+from console.access.reads import rights_of
 from console.forms import DeadFilter
 from console.middleware import actor_of
 from console.models import AuditEntry
@@ -19,6 +20,7 @@ from console.paging import neighbour, without
 from console.permissions import REPLAY, VIEW, requires
 from integration.authority import reads, service
 from integration.authority.values import Ref
+from integration.errors import InvalidInput
 from integration.values import plain
 from integration.work.figures import namespaces
 
@@ -30,7 +32,7 @@ TABS = (("All", ""), ("Not replayed", "no"), ("Replayed", "yes"))
 
 
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List dead rows of both owners, newest first; a fragment is the rows alone."""
     form = DeadFilter(request.GET)
@@ -42,9 +44,19 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return render(request, "console/dlq/page.html", context, status=400)
     filters = shown.dead_filters(form.cleaned_data)
-    page = reads.list_dead(filters, request.GET.get("cursor") or None, PAGE_ROWS)
+    rights = rights_of(request.user)
+    within = rights.reach(VIEW)
+    try:
+        page = reads.list_dead(filters, request.GET.get("cursor") or None, PAGE_ROWS, within=within)
+    except InvalidInput as error:
+        if error.data_fields.get("field") != "namespace":
+            raise
+        form.add_error("namespace", error.operator_message())
+        context["namespaces"] = within.namespaces
+        return render(request, "console/dlq/page.html", context, status=400)
     context |= {
         "page": page,
+        "replay_reach": rights.reach(REPLAY),
         "newer": neighbour(request, page.newer),
         "older": neighbour(request, page.older),
         "chips": [(label, value, without(request, name)) for name, label, value in form.chosen()],
@@ -55,39 +67,41 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     if request.htmx:  # type: ignore[attr-defined]
         return render(request, "console/dlq/_rows.html", context)
     context |= {
-        "count": reads.count_dead(filters, cap=10_000),
-        "namespaces": cache.get_or_set("namespaces", namespaces, SUGGESTIONS_SECONDS),
+        "count": reads.count_dead(filters, cap=10_000, within=within),
+        "namespaces": cache.get_or_set("namespaces", namespaces, SUGGESTIONS_SECONDS)
+        if within.is_everywhere
+        else within.namespaces,
     }
     return render(request, "console/dlq/page.html", context)
 
 
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def show(request: HttpRequest, ref: str) -> HttpResponse:
     """Show one dead row: may it be replayed, who owns it and why, where it came from and went."""
-    parsed = Ref.parse(ref)
-    detail = reads.get_detail(parsed)
+    parsed, actor = Ref.parse(ref), actor_of(request)
+    detail = reads.get_detail(parsed, within=actor.reach(VIEW))
     original = detail.lineage.ancestors[-1] if detail.lineage.ancestors else None
     context = {
         "section": "dlq",
         "detail": detail,
         "made_by": AuditEntry.objects.replay_of(original.work_id or original.event_id) if original else None,
-        "plan": service.plan(parsed, actor_of(request)),
-        "may_replay": request.user.has_perm(REPLAY),
+        "plan": service.plan(parsed, actor),
+        "may_replay": actor.reach(REPLAY).covers(detail.row.namespace),
         "read_at": timezone.now(),
     }
     return render(request, "console/dlq/detail.html", context)
 
 
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def download(request: HttpRequest, ref: str) -> HttpResponse:
     """Download the same sanitized facts that the page shows, as JSON."""
-    parsed = Ref.parse(ref)
+    parsed, actor = Ref.parse(ref), actor_of(request)
     body = {
         "read_at": timezone.now(),
-        "row": plain(reads.get_detail(parsed)),
-        "plan": plain(service.plan(parsed, actor_of(request))),
+        "row": plain(reads.get_detail(parsed, within=actor.reach(VIEW))),
+        "plan": plain(service.plan(parsed, actor)),
     }
     response = JsonResponse(
         body,

@@ -8,6 +8,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from console.answers import say
+from console.middleware import actor_of
+from integration.audit.policy import AuditFact, AuditOutcome
+from integration.audit.service import record_alone
+from integration.authority.details import looks_like_id
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
@@ -16,7 +20,9 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Answer 403, the same for a missing permission and for what does not exist."""
+    """Answer 403, the same for a missing permission and for what does not exist; an attempt to change is told."""
+    if request.method == "POST" and request.user.is_authenticated:
+        _tell_refused(request)
     return say(request, 403, code="permission_denied")
 
 
@@ -44,3 +50,19 @@ def server_error(request: HttpRequest) -> HttpResponse:
 def locked_out(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
     """Answer 429 to too many sign-in attempts, the same for known and unknown accounts."""
     return render(request, "console/sign_in.html", {"locked": True}, status=429)
+
+
+def _tell_refused(request: HttpRequest) -> None:
+    """Leave in the trail who sent a form, maybe from a page that was open before, without the right to it."""
+    match = request.resolver_match
+    named = [] if match is None else [str(value).rpartition(":")[2] for value in match.kwargs.values()]
+    fact = AuditFact(
+        action="request.sent",
+        outcome=AuditOutcome.REFUSED,
+        actor=actor_of(request),
+        ref_kind="page",
+        # What somebody typed into an address is told only if it has an id's form.
+        ref_id=next((text for text in named if looks_like_id(text)), ""),
+        facts={"code": "permission_denied", "page": "" if match is None else match.view_name},
+    )
+    record_alone(fact)

@@ -11,14 +11,16 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
+from console.access.reads import rights_of
 from console.fence_forms import FenceTerms, LiftForm, OverrideForm
 from console.forms import ReasonForm
 from console.middleware import actor_of
 from console.paging import neighbour
 from console.permissions import CUTOVER, VIEW, requires
 from integration.cutover.fences import reads, service
-from integration.cutover.fences.values import AdmissionsUnderWay, Fence
+from integration.cutover.fences.values import AdmissionsUnderWay, Fence, FenceNotFound, OverrideNotFound
 from integration.errors import InvalidInput, NotFound, Refused
+from integration.scopes import Scope
 from integration.work.figures import namespaces
 
 #: How long a page waits for what began before; whoever needs longer sends it again, or uses the command.
@@ -26,12 +28,14 @@ WAIT_SECONDS = 10.0
 
 
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List what is armed with what waits behind it, and what was armed, newest first; a fragment is the rows alone."""
     cursor = request.GET.get("cursor") or None
-    status = reads.read_status()
-    past = reads.list_past(cursor)
+    rights = rights_of(request.user)
+    within = rights.reach(VIEW)
+    status = reads.read_status(within=within)
+    past = reads.list_past(cursor, within=within)
     context = {
         "section": "fences",
         "armed": status.armed,
@@ -39,7 +43,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "past": past.fences,
         "is_further": cursor is not None,
         "older": neighbour(request, past.older),
-        "may_arm": request.user.has_perm(CUTOVER),
+        "may_arm": bool(rights.reach(CUTOVER)),
         "read_at": timezone.now(),
     }
     template = "console/fences/_rows.html" if request.htmx else "console/fences/page.html"  # type: ignore[attr-defined]
@@ -47,21 +51,21 @@ def list_rows(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def show(request: HttpRequest, fence_id: str) -> HttpResponse:
     """Show one fence: what it stops, until when, who armed it and why, and what it lets through."""
-    fence = reads.get_fence(fence_id)
+    fence = _get(request, fence_id)
     context = {
         **_about(fence),
-        "may_arm": request.user.has_perm(CUTOVER),
+        "may_arm": rights_of(request.user).reach(CUTOVER).covers(fence.namespace),
     }
     return render(request, "console/fences/detail.html", context)
 
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@requires(CUTOVER)
-@requires(VIEW)
+@requires(CUTOVER, scoped=True)
+@requires(VIEW, scoped=True)
 def arm(request: HttpRequest) -> HttpResponse:
     """Ask for the terms, show what they would stop, and arm.
 
@@ -71,9 +75,10 @@ def arm(request: HttpRequest) -> HttpResponse:
     is_asked = "namespace" in request.GET
     terms = FenceTerms(request.GET if is_asked else None, initial={"scope": request.GET.get("scope", "")})
     context: dict[str, Any] = {"section": "fences", "terms": terms, "read_at": timezone.now()}
-    effect = _effect(terms) if is_asked and terms.is_valid() else None
+    within = rights_of(request.user).reach(CUTOVER).within(rights_of(request.user).reach(VIEW))
+    effect = _effect(terms, within) if is_asked and terms.is_valid() else None
     if effect is None:
-        context["namespaces"] = namespaces()
+        context["namespaces"] = namespaces() if within.is_everywhere else within.namespaces
         is_wrong = is_asked or request.method == "POST"
         return render(request, "console/fences/new.html", context, status=422 if is_wrong else 200)
     form, refusal, status = ReasonForm(request.POST or None), None, 200
@@ -99,12 +104,12 @@ def arm(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@requires(CUTOVER)
-@requires(VIEW)
+@requires(CUTOVER, scoped=True)
+@requires(VIEW, scoped=True)
 def lift(request: HttpRequest, fence_id: str) -> HttpResponse:
     """Show what lifting a fence lets go on, or lift it; a fence that is over is a conflict."""
     form, refusal, status = LiftForm(request.POST or None), None, 200
-    fence = reads.get_fence(fence_id)
+    fence = _get(request, fence_id)
     if request.method == "POST":
         status = 422
         if form.is_valid():
@@ -122,11 +127,11 @@ def lift(request: HttpRequest, fence_id: str) -> HttpResponse:
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@requires(CUTOVER)
-@requires(VIEW)
+@requires(CUTOVER, scoped=True)
+@requires(VIEW, scoped=True)
 def override(request: HttpRequest, fence_id: str) -> HttpResponse:
     """Let a scope through an armed fence; one that is over is a conflict."""
-    fence = reads.get_fence(fence_id)
+    fence = _get(request, fence_id)
     form = OverrideForm(request.POST or None, initial={"scope": "" if fence.scope == "*" else fence.scope})
     refusal, status = None, 200
     if request.method == "POST":
@@ -153,12 +158,14 @@ def override(request: HttpRequest, fence_id: str) -> HttpResponse:
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@requires(CUTOVER)
-@requires(VIEW)
+@requires(CUTOVER, scoped=True)
+@requires(VIEW, scoped=True)
 def lift_override(request: HttpRequest, override_id: str) -> HttpResponse:
     """Show what taking an override back stops again, or take it back; one that is over is a conflict."""
     form, refusal, status = LiftForm(request.POST or None), None, 200
     found = reads.get_override(override_id)
+    if not rights_of(request.user).reach(VIEW).covers(reads.get_fence(found.fence_id).namespace):
+        raise OverrideNotFound
     if request.method == "POST":
         status = 422
         if form.is_valid():
@@ -173,9 +180,17 @@ def lift_override(request: HttpRequest, override_id: str) -> HttpResponse:
     return render(request, "console/fences/close.html", context, status=status)
 
 
-def _effect(terms: FenceTerms) -> reads.Effect | None:
+def _get(request: HttpRequest, fence_id: str) -> Fence:
+    """Return a fence; one of where the reader may not look is none."""
+    fence = reads.get_fence(fence_id)
+    if not rights_of(request.user).reach(VIEW).covers(fence.namespace):
+        raise FenceNotFound
+    return fence
+
+
+def _effect(terms: FenceTerms, within: Scope) -> reads.Effect | None:
     try:
-        return reads.read_effect(terms.cleaned_data["namespace"], terms.cleaned_data["scope"])
+        return reads.read_effect(terms.cleaned_data["namespace"], terms.cleaned_data["scope"], within=within)
     except NotFound as error:
         terms.add_error("namespace", error.operator_message())
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -32,9 +32,14 @@ PACKS = 20
 
 
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def show(request: HttpRequest) -> HttpResponse:
-    """Show the state of the whole installation; a fragment refreshes the figures alone."""
+    """Show the state of the whole installation; a fragment refreshes the figures alone.
+
+    Who may look into some places only is led to the dead letters: these figures are everybody's.
+    """
+    if not request.user.has_perm(VIEW):
+        return redirect("dlq")
     now = timezone.now()
     hours = figures.hours(timezone.localtime(now))
     context = {

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
+from console.access.reads import rights_of
 from console.forms import ReplayForm
 from console.middleware import actor_of
 from console.models import AuditEntry
@@ -26,22 +27,22 @@ ENDED = frozenset(str(state) for state in (*TERMINAL_STATES, *TERMINAL_EVENT_STA
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@requires(REPLAY)
-@requires(VIEW)
+@requires(REPLAY, scoped=True)
+@requires(VIEW, scoped=True)
 def confirm(request: HttpRequest, ref: str) -> HttpResponse:
     """Show what a replay would do, or do it.
 
     A POST is answered with a redirect to the child's progress. A refusal, and a race that was lost, are 409
     with the same page and what to do next; nothing was written then.
     """
-    parsed = Ref.parse(ref)
+    parsed, actor = Ref.parse(ref), actor_of(request)
     form = ReplayForm(request.POST or None, initial={"idempotency_key": uuid.uuid4()})
     refusal, status = None, 200
     if request.method == "POST":
         if form.is_valid():
             outcome = service.replay(
                 parsed,
-                actor=actor_of(request),
+                actor=actor,
                 reason=form.cleaned_data["reason"],
                 route=form.cleaned_data["route"],
                 idempotency_key=str(form.cleaned_data["idempotency_key"]),
@@ -54,8 +55,8 @@ def confirm(request: HttpRequest, ref: str) -> HttpResponse:
     context: dict[str, Any] = {
         "section": "dlq",
         "ref": parsed,
-        "detail": reads.get_detail(parsed),
-        "plan": service.plan(parsed, actor_of(request)),
+        "detail": reads.get_detail(parsed, within=actor.reach(VIEW)),
+        "plan": service.plan(parsed, actor),
         "form": form,
         "refusal": refusal,
         "read_at": timezone.now(),
@@ -65,11 +66,11 @@ def confirm(request: HttpRequest, ref: str) -> HttpResponse:
 
 @never_cache
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def progress(request: HttpRequest, ref: str) -> HttpResponse:
     """Show how the child of a replay fares; a poll that finds nothing new is answered 204."""
     parsed = Ref.parse(ref)
-    descendants = reads.lineage(parsed).descendants
+    descendants = reads.lineage(parsed, within=rights_of(request.user).reach(VIEW)).descendants
     child = descendants[0] if descendants else None
     if request.htmx and child is not None and request.GET.get("seen") == child.state:  # type: ignore[attr-defined]
         return HttpResponse(status=204)

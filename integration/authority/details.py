@@ -20,6 +20,7 @@ from integration.authority.listing import (
     ReceiptSummary,
 )
 from integration.authority.values import Owner, OwnerAmbiguous, OwnerKind, Ref, RefKind
+from integration.scopes import EVERYWHERE, Scope
 from integration.states import WorkItemState
 from integration.storage import db
 from integration.storage.db import Reader, Row
@@ -35,11 +36,12 @@ def looks_like_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def get_detail(ref: Ref, *, using: str = "default") -> DeadDetail:
+def get_detail(ref: Ref, *, within: Scope = EVERYWHERE, using: str = "default") -> DeadDetail:
     """Return everything an operator may see of one row, whatever its state.
 
     Args:
         ref: The row.
+        within: Where the reader may look; a row elsewhere is none.
         using: The database alias.
 
     Returns:
@@ -56,7 +58,7 @@ def get_detail(ref: Ref, *, using: str = "default") -> DeadDetail:
     found = capabilities(using)
     event_id = gather.find_event_id(reader, ref, has_work_items=found.has_work_items)
     event = None if event_id is None else reading.read_event(reader, event_id)
-    if event is None:
+    if event is None or not within.covers(event.namespace):
         raise errors.EventNotFound(NO_ROW)
     items = reading.read_work_items(reader, event.event_id) if found.has_additive else ()
     owner = decide_owner(event, items, has_additive=found.has_additive)

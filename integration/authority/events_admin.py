@@ -13,6 +13,7 @@ from integration.authority.protocols import (
     WorkItemDlqCapability,
 )
 from integration.authority.values import Plan, Ref, RefKind, Refused, Replayed
+from integration.scopes import EVERYWHERE, Scope
 from integration.values import Actor
 
 
@@ -31,7 +32,7 @@ class ConnectorEvents(ConnectorEventsAdminService, WorkItemDlqCapability):
     ) -> ConnectorEventPage:
         """Return one page of both owners' rows as Events, latest death first."""
         filters = DeadFilters(namespace=namespace, event_kind=event_kind, provider=provider, replayed=replayed)
-        page = self.list_dead(filters, cursor=cursor, limit=limit)
+        page = self.list_dead(filters, cursor=cursor, limit=limit, within=EVERYWHERE)
         return ConnectorEventPage(events=[event_of(row) for row in page.rows], newer=page.newer, older=page.older)
 
     def get(self, event_id: str) -> ConnectorEvent:
@@ -41,7 +42,7 @@ class ConnectorEvents(ConnectorEventsAdminService, WorkItemDlqCapability):
             EventNotFound: There is none.
             OwnerAmbiguous: More than one WorkItem names it.
         """
-        return event_of(self.get_dead(_event_ref(event_id)).row)
+        return event_of(self.get_dead(_event_ref(event_id), within=EVERYWHERE).row)
 
     def replay(
         self, event_id: str, *, actor: Actor, reason: str, idempotency_key: str | None
@@ -57,18 +58,18 @@ class ConnectorEvents(ConnectorEventsAdminService, WorkItemDlqCapability):
             is_repeat=outcome.is_repeat,
         )
 
-    def list_dead(self, filters: DeadFilters, *, cursor: str | None, limit: int) -> DeadPage:
+    def list_dead(self, filters: DeadFilters, *, cursor: str | None, limit: int, within: Scope) -> DeadPage:
         """Return one page of dead rows of both owners, latest death first."""
-        return reads.list_dead(filters, cursor, limit)
+        return reads.list_dead(filters, cursor, limit, within=within)
 
-    def get_dead(self, ref: Ref) -> DeadDetail:
+    def get_dead(self, ref: Ref, *, within: Scope) -> DeadDetail:
         """Return one row with its context.
 
         Raises:
-            EventNotFound: There is none.
+            EventNotFound: There is none where the reader may look.
             OwnerAmbiguous: More than one WorkItem names its Event.
         """
-        return reads.get_detail(ref)
+        return reads.get_detail(ref, within=within)
 
     def plan_replay(self, ref: Ref, *, actor: Actor, route_version: int | None) -> Plan:
         """Return every rule's verdict on a replay now; nothing is written."""

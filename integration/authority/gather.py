@@ -13,7 +13,16 @@ from integration.authority import facts as reading
 from integration.authority.facts import CutoverFacts, Facts, RouteFacts, SchemaFacts
 from integration.authority.listing import FenceSummary
 from integration.authority.scope import read_scope
-from integration.authority.values import OwnerKind, Ref, RefKind, Replayed, Target, Winner
+from integration.authority.values import (
+    REPLAY_PERMISSION,
+    VIEW_PERMISSION,
+    OwnerKind,
+    Ref,
+    RefKind,
+    Replayed,
+    Target,
+    Winner,
+)
 from integration.authority.verdicts import find_owner
 from integration.catalog.reads import RouteDefinition, parse_route
 from integration.states import ExecutionClass
@@ -41,26 +50,28 @@ class Gathered:
     route: RouteDefinition | None = None
 
 
-def read_facts(reader: Reader, ref: Ref, permissions: Facts, *, route: int | None, using: str = "default") -> Gathered:
+def read_facts(reader: Reader, ref: Ref, actor: Actor, *, route: int | None, using: str = "default") -> Gathered:
     """Read everything that the rules ask about, without locks.
 
     Args:
         reader: Where to read.
         ref: The row.
-        permissions: Facts that hold the actor's permissions and nothing else.
+        actor: Who asks; a row where he may not view is not found.
         route: The route version that the caller confirmed.
         using: The database alias, whose schema is probed.
 
     Returns:
         The facts; nothing is read without the view permission.
     """
-    if not permissions.may_view:
+    view, replay = actor.reach(VIEW_PERMISSION), actor.reach(REPLAY_PERMISSION)
+    permissions = Facts(may_view=bool(view), may_replay=bool(replay))
+    if not view:
         return Gathered(facts=permissions)
     schema = SchemaFacts.of(capabilities(using))
     base = replace(permissions, schema=schema, expected_route_version=route)
     event_id = find_event_id(reader, ref, has_work_items=schema.has_work_items)
     event = None if event_id is None else reading.read_event(reader, event_id)
-    if event is None:
+    if event is None or not view.covers(event.namespace):
         return Gathered(facts=base)
     items = read_items(reader, event.event_id, schema)
     original_pack = reading.read_pack(reader, event.pack_install_id)
@@ -78,6 +89,7 @@ def read_facts(reader: Reader, ref: Ref, permissions: Facts, *, route: int | Non
     has_child, has_event_child = read_children(reader, event.event_id, [item.work_id for item in items], schema)
     facts = replace(
         base,
+        may_replay=replay.covers(event.namespace),
         is_found=True,
         event=event,
         items=items,

@@ -9,6 +9,7 @@ from integration.authority import facts as reading
 from integration.authority import gather
 from integration.authority.listing import Lineage, LineageNode
 from integration.authority.values import Ref
+from integration.scopes import EVERYWHERE, Scope
 from integration.storage import db
 from integration.storage.db import Reader, Row
 from integration.storage.probe import capabilities
@@ -20,11 +21,12 @@ LINEAGE_CAP: Final = 50
 NO_ROW: Final = "There is no such row."
 
 
-def lineage(ref: Ref, *, using: str = "default") -> Lineage:
+def lineage(ref: Ref, *, within: Scope = EVERYWHERE, using: str = "default") -> Lineage:
     """Return the replay chain around a row, read from `ReplayOfWorkId`.
 
     Args:
         ref: The row; a WorkId is taken as that generation even where its Event has several.
+        within: Where the reader may look; a row elsewhere is none.
         using: The database alias.
 
     Returns:
@@ -38,7 +40,8 @@ def lineage(ref: Ref, *, using: str = "default") -> Lineage:
     reader = db.read(using)
     found = capabilities(using)
     event_id = gather.find_event_id(reader, ref, has_work_items=found.has_work_items)
-    if event_id is None or reading.read_event(reader, event_id) is None:
+    event = None if event_id is None else reading.read_event(reader, event_id)
+    if event is None or event_id is None or not within.covers(event.namespace):
         raise errors.EventNotFound(NO_ROW)
     items = reading.read_work_items(reader, event_id) if found.has_additive else ()
     named = next((item.work_id for item in items if item.work_id == ref.id), None)

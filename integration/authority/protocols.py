@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from integration.authority.listing import DeadDetail, DeadFilters, DeadPage
 from integration.authority.values import Plan, Ref, Refused, Replayed
+from integration.scopes import Scope
 from integration.values import Actor
 
 
@@ -99,14 +100,14 @@ class ConnectorEventsAdminService(Protocol):
 class WorkItemDlqCapability(Protocol):
     """What a service may offer beside the published interface: the rows of WorkItems, their plan and their replay."""
 
-    def list_dead(self, filters: DeadFilters, *, cursor: str | None, limit: int) -> DeadPage:
-        """Return one page of dead rows of both owners."""
+    def list_dead(self, filters: DeadFilters, *, cursor: str | None, limit: int, within: Scope) -> DeadPage:
+        """Return one page of dead rows of both owners, of where the reader may look."""
 
-    def get_dead(self, ref: Ref) -> DeadDetail:
+    def get_dead(self, ref: Ref, *, within: Scope) -> DeadDetail:
         """Return one row with its context.
 
         Raises:
-            EventNotFound: There is none.
+            EventNotFound: There is none where the reader may look.
             OwnerAmbiguous: More than one WorkItem names its Event.
         """
 

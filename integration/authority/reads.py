@@ -6,7 +6,7 @@ stops at a bound and says so, so that no filter can make a page walk the whole h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,7 +36,9 @@ from integration.authority.listing import (
     RejectedRows,
 )
 from integration.authority.search import SEARCH_ROWS, find_event_ids
+from integration.authority.several import add_up, merge, split
 from integration.authority.values import OwnerKind
+from integration.scopes import EVERYWHERE, Scope
 from integration.storage import db
 from integration.storage.db import Reader, Row
 from integration.storage.probe import capabilities
@@ -66,7 +68,12 @@ class _Scan:
 
 
 def list_dead(
-    filters: DeadFilters, cursor: str | None = None, limit: int = PAGE_ROWS, *, using: str = "default"
+    filters: DeadFilters,
+    cursor: str | None = None,
+    limit: int = PAGE_ROWS,
+    *,
+    within: Scope = EVERYWHERE,
+    using: str = "default",
 ) -> DeadPage:
     """Return one page of dead rows of both owners, latest death first.
 
@@ -74,6 +81,7 @@ def list_dead(
         filters: What to narrow the list to.
         cursor: `newer` or `older` of another page; None for the first page.
         limit: Rows on the page, 1 to 500.
+        within: Where the reader may look; one statement for each namespace, at most 20.
         using: The database alias.
 
     Returns:
@@ -81,7 +89,7 @@ def list_dead(
         page without neighbours.
 
     Raises:
-        InvalidInput: The cursor or the limit is not valid.
+        InvalidInput: The cursor or the limit is not valid, or the reader has to name a namespace.
 
     Locks: none.
     Rule: A-01.
@@ -91,16 +99,18 @@ def list_dead(
         raise errors.InvalidInput(message, field="limit")
     reader = db.read(using)
     has_additive = capabilities(using).has_additive
+    parts = split(filters, within)
     if filters.search is not None:
-        return _search(reader, filters, has_additive=has_additive)
+        return _search(reader, parts, has_additive=has_additive)
     position = START if cursor is None else Cursor.decode(cursor)
-    found, bound = _find(reader, filters, position, limit, has_additive=has_additive)
+    finds = [_find(reader, part, position, limit, has_additive=has_additive) for part in parts]
+    found, bound = merge(finds, older=position.is_older)
     has_more = len(found) > limit
     found = found[:limit]
     if not position.is_older:
         if len(found) < limit and bound is None:
             # There is less than a page above: the first page shows it whole.
-            return list_dead(filters, None, limit, using=using)
+            return list_dead(filters, None, limit, within=within, using=using)
         found.reverse()
     rows, rejected = _compose(reader, found, has_additive=has_additive)
     newer, older = _neighbours(position, found, bound=bound, has_more=has_more)
@@ -114,25 +124,37 @@ def list_dead(
     )
 
 
-def count_dead(filters: DeadFilters, cap: int = COUNT_CAP, *, using: str = "default") -> CappedCount:
+def count_dead(
+    filters: DeadFilters, cap: int = COUNT_CAP, *, within: Scope = EVERYWHERE, using: str = "default"
+) -> CappedCount:
     """Count dead rows up to a cap.
 
     Args:
         filters: What to narrow the count to.
         cap: Where counting stops.
+        within: Where the reader may look.
         using: The database alias.
 
     Returns:
         The count, and whether there may be more: the cap was reached, or the search's bound. A filter on the rows'
         own columns is counted among the latest 5,000 of each owner; namespace and time narrow what they are taken from.
 
+    Raises:
+        InvalidInput: The reader has to name a namespace.
+
     Locks: none.
     """
     reader = db.read(using)
     has_additive = capabilities(using).has_additive
+    parts = split(filters, within)
     if filters.search is not None:
-        page = _search(reader, filters, has_additive=has_additive)
+        page = _search(reader, parts, has_additive=has_additive)
         return CappedCount(count=len(page.rows), is_capped=len(page.rows) >= SEARCH_ROWS or page.is_search_cut)
+    return add_up(parts, lambda part, most: _count(reader, part, most, has_additive=has_additive), cap)
+
+
+def _count(reader: Reader, filters: DeadFilters, cap: int, *, has_additive: bool) -> CappedCount:
+    """Count what one filter finds, in one range of each stream's index."""
     by_namespace = filters.namespace is not None
     params = filter_params(filters)
     is_narrowed = any(params[name] is not None for name in ROW_FILTERS)
@@ -263,8 +285,23 @@ def _compose(
     return tuple(rows), tuple(rejected.values())
 
 
-def _search(reader: Reader, filters: DeadFilters, *, has_additive: bool) -> DeadPage:
+def _search(reader: Reader, parts: Sequence[DeadFilters], *, has_additive: bool) -> DeadPage:
     """Find rows by id, the beginning of one, or idempotency key: point reads and short ranges, one page."""
+    found: list[Row] = []
+    is_cut = False
+    for part in parts:
+        of_part, is_part_cut = _search_rows(reader, part, has_additive=has_additive)
+        found += of_part
+        is_cut = is_cut or is_part_cut
+    found.sort(key=place_of, reverse=True)
+    rows_made, rejected = _compose(reader, found[:SEARCH_ROWS], has_additive=has_additive)
+    return DeadPage(
+        rows=rows_made, rejected=rejected, newer=None, older=None, searched_back_to=None, is_search_cut=is_cut
+    )
+
+
+def _search_rows(reader: Reader, filters: DeadFilters, *, has_additive: bool) -> tuple[list[Row], bool]:
+    """Find the rows of one filter, and whether more ids begin like the text than were looked at."""
     params = filter_params(filters)
     event_ids, is_cut = find_event_ids(reader, filters.search or "", params, has_additive=has_additive)
     found: list[Row] = []
@@ -277,8 +314,4 @@ def _search(reader: Reader, filters: DeadFilters, *, has_additive: bool) -> Dead
             owned = {event_id for event_id, items in candidates.items() if any(map(details.is_owning, items))}
             rows = reader.fetch_all(sql.LIST_DEAD_EVENTS_OF_EVENTS, ids)
             found += [row for row in rows if row["EventId"] not in owned]
-    found.sort(key=place_of, reverse=True)
-    rows_made, rejected = _compose(reader, found[:SEARCH_ROWS], has_additive=has_additive)
-    return DeadPage(
-        rows=rows_made, rejected=rejected, newer=None, older=None, searched_back_to=None, is_search_cut=is_cut
-    )
+    return found, is_cut

@@ -41,12 +41,12 @@ def find_event_ids(
         ref = Ref.parse(typed)
     except errors.InvalidInput:
         keyed = reader.fetch_all(sql.FIND_EVENTS_BY_KEY, {**filters, "idempotency_key": typed})
-        begun, is_cut = _find_by_prefix(reader, typed.lower(), has_additive=has_additive)
+        begun, is_cut = _find_by_prefix(reader, typed.lower(), filters["namespace"], has_additive=has_additive)
         return tuple(dict.fromkeys([*(row["EventId"] for row in keyed), *begun])), is_cut
     return details.event_ids_of(reader, ref, has_additive=has_additive), False
 
 
-def _find_by_prefix(reader: Reader, text: str, *, has_additive: bool) -> tuple[list[str], bool]:
+def _find_by_prefix(reader: Reader, text: str, namespace: str | None, *, has_additive: bool) -> tuple[list[str], bool]:
     found = _PREFIX.fullmatch(text)
     if found is None:
         return [], False
@@ -55,6 +55,7 @@ def _find_by_prefix(reader: Reader, text: str, *, has_additive: bool) -> tuple[l
         "first_id": begin,
         # After every character that an id may hold.
         "last_id": f"{begin}~",
+        "namespace": namespace,
         "ending": f"%{end or ''}",
         "window": PREFIX_WINDOW,
         "last": PREFIX_WINDOW - 1,

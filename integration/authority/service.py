@@ -20,8 +20,6 @@ from integration.authority.making import Request
 from integration.authority.original_rules import decide_not_replayed
 from integration.authority.scope import range_notes
 from integration.authority.values import (
-    REPLAY_PERMISSION,
-    VIEW_PERMISSION,
     Plan,
     Ref,
     Refused,
@@ -59,7 +57,7 @@ def plan(ref: Ref, actor: Actor, *, route: int | None = None, using: str = "defa
     Locks: none.
     """
     reader = db.read(using)
-    found = gather.read_facts(reader, ref, _permissions(actor), route=route, using=using)
+    found = gather.read_facts(reader, ref, actor, route=route, using=using)
     verdicts = policy.judge(found.facts)
     refused = next((verdict for verdict in verdicts if verdict.ruling is Ruling.REFUSED), None)
     return Plan(
@@ -129,10 +127,6 @@ def replay(
     return outcome
 
 
-def _permissions(actor: Actor) -> Facts:
-    return Facts(may_view=actor.may(VIEW_PERMISSION), may_replay=actor.may(REPLAY_PERMISSION))
-
-
 def _attempt(request: Request, using: str) -> tuple[Replayed | Refused, Facts]:
     for _ in range(_MOST_LOOKS):
         try:
@@ -144,7 +138,7 @@ def _attempt(request: Request, using: str) -> tuple[Replayed | Refused, Facts]:
 
 def _look_and_replay(request: Request, using: str) -> tuple[Replayed | Refused, Facts]:
     reader = db.read(using)
-    found = gather.read_facts(reader, request.ref, _permissions(request.actor), route=request.route, using=using)
+    found = gather.read_facts(reader, request.ref, request.actor, route=request.route, using=using)
     before = policy.first_refusal(found.facts)
     if before is not None and (before.code in _FINAL_WITHOUT_LOCKS or found.facts.pack is None):
         return _refusal(before, reader, found.facts), found.facts
@@ -171,7 +165,7 @@ def _look_and_replay(request: Request, using: str) -> tuple[Replayed | Refused, 
         decided = _not_made("The database refused the child's rows; everything was rolled back.", "conflict")
     if isinstance(decided, Replayed):
         return decided, found.facts
-    after = gather.read_facts(reader, request.ref, _permissions(request.actor), route=request.route, using=using).facts
+    after = gather.read_facts(reader, request.ref, request.actor, route=request.route, using=using).facts
     if before is None and (decided.code == "already_replayed" or _is_taken(after)):
         decided = _taken_verdict()
     return _refusal(decided, reader, after), after

@@ -45,10 +45,10 @@ def browser(django_db_setup: None) -> Iterator[Browser]:
 
 @pytest.fixture
 def operator(transactional_db: None) -> User:
-    """Make an operator who may view, replay, arm fences and read the audit trail."""
+    """Make an operator who may view, replay, arm fences, read the audit trail and manage access."""
     user = User.objects.create_user("ana", password=PASSWORD)
     user.groups.add(*Group.objects.filter(name__in=["Replayer", "Auditor"]))
-    user.user_permissions.add(Permission.objects.get(codename="run_cutover"))
+    user.user_permissions.add(*Permission.objects.filter(codename__in=["run_cutover", "manage_access"]))
     return user
 
 

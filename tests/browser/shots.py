@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from console.access.policy import BULK
+from console.permissions import CUTOVER, REPLAY, VIEW
 from integration.audit import service as audit
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.values import Actor
+from tests.support.access import account, granted, proposal
 from tests.support.inbound import forward
 from tests.support.legacy import LegacyPack
 from tests.support.old_projections import OldPack
@@ -157,4 +160,15 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
     shot("audit", "/audit/")
     shot("account", "/account/")
     shot("second-factor", "/account/second-factor")
+    shot("access-empty", "/access/", ("wide",))
+    grant = granted(account("carla", "Viewer"), REPLAY, namespace=installation.namespace, expires_in=timedelta(days=1))
+    proposed = proposal(account("dora"), CUTOVER, org_id=installation.org_id)
+    granted(account(LONG[:150]), VIEW)
+    shot("access", "/access/")
+    shot("grant", f"/access/{grant.id}/", ("wide",))
+    shot("grant-proposed", f"/access/{proposed.id}/")
+    shot("grant-new", "/access/new", ("wide",))
+    shot("grant-confirm", f"/access/new?user=dora&permission={BULK}&namespace={installation.namespace}&expires=86400")
+    shot("why-no", f"/access/why?user=dora&action={REPLAY}&ref={refs['dead']}")
+    shot("why-yes", f"/access/why?user=carla&action={REPLAY}&ref={refs['dead']}", ("wide",))
     shot("not-found", "/nowhere", ("wide",))

@@ -11,6 +11,8 @@ from django.conf import settings
 from playwright.sync_api import Page
 
 from console.models import User
+from console.permissions import CUTOVER, REPLAY
+from tests.support.access import account, granted, proposal
 from tests.support.authority import MARIA, change, rows_of
 from tests.support.batches import batch_of
 from tests.support.rows import Installation
@@ -35,7 +37,18 @@ def _paths(installation: Installation) -> list[str]:
     installation.fence(LiftedAt=installation.now, LiftedBy="ana", Reason=LONG)
     batch = batch_of(MARIA)
     change("UPDATE console_replaybatch SET state = 'halted', halt_code = 'admission_fenced'")
+    grant = granted(account("carla"), REPLAY, namespace=installation.namespace)
+    proposed = proposal(account(LONG[:150]), CUTOVER, org_id=installation.org_id)
     return [
+        "/access/",
+        "/access/new",
+        f"/access/new?user=carla&permission={CUTOVER}&namespace={installation.namespace}&expires=86400",
+        "/access/new?user=nobody",
+        f"/access/{grant.id}/",
+        f"/access/{proposed.id}/",
+        "/access/why",
+        f"/access/why?user=carla&action={REPLAY}&ref={dead}",
+        f"/access/why?user={LONG[:150]}&action={REPLAY}&ref={dead}",
         "/",
         "/batches/",
         "/batches/new",
@@ -86,7 +99,7 @@ def _receipt() -> str:
 def test_shape__axe_finds_nothing(
     open_page: Callable[..., Page], installation: Installation, scheme: str, width: int
 ) -> None:
-    open_page.expected = ("404 (Not Found)", "400 (Bad Request)")  # type: ignore[attr-defined]
+    open_page.expected = ("404 (Not Found)", "400 (Bad Request)", "422 (Unprocessable")  # type: ignore[attr-defined]
     script = AXE.read_text(encoding="utf-8")
     found: list[str] = []
     page = open_page("/sign-in/", signed_in=False, scheme=scheme, width=width)
@@ -118,7 +131,7 @@ def _violations(page: Page, script: str) -> list[str]:
 def test_shape__no_page_is_wider_than_the_screen(
     open_page: Callable[..., Page], installation: Installation, width: int
 ) -> None:
-    open_page.expected = ("404 (Not Found)", "400 (Bad Request)")  # type: ignore[attr-defined]
+    open_page.expected = ("404 (Not Found)", "400 (Bad Request)", "422 (Unprocessable")  # type: ignore[attr-defined]
     page = open_page("/", width=width)
     base = page.url.rstrip("/")
     wide = []

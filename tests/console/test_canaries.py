@@ -10,7 +10,8 @@ import pytest
 from django.test import Client
 
 from console.models import AuditEntry
-from console.permissions import ADMIN_SITE, walk_routes
+from console.permissions import ADMIN_SITE, REPLAY, walk_routes
+from tests.support.access import account, granted
 from tests.support.authority import MARIA, rows_of
 from tests.support.batches import batch_of, run_to_rest
 from tests.support.rows import CANARIES, Installation
@@ -65,6 +66,14 @@ PATHS = [
     "/account/second-factor",
     "/sign-in/code",
     "/account/tokens/{ref}/revoke",
+    "/access/",
+    "/access/new",
+    "/access/new?user=carla&permission=integration.replay_connector_event",
+    "/access/why",
+    "/access/why?user=carla&action=integration.replay_connector_event&ref={ref}",
+    "/access/{grant}/",
+    "/access/{grant}/confirm",
+    "/access/{grant}/revoke",
     "/api/v1/",
     "/api/v1/openapi.json",
     "/api/v1/connector-events",
@@ -120,6 +129,7 @@ def test_canaries__none_reaches_an_operator(
     refs["fence"] = installation.fence()
     refs["override"] = installation.override(refs["fence"])
     refs["batch"] = batch_of(MARIA).id
+    refs["grant"] = granted(account("carla"), REPLAY, namespace=installation.namespace).id
     assert run_to_rest() == 0, "its maker has no account"
     form = client.get(f"/dlq/{refs['replayed']}/replay").content.decode()
     token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form)

@@ -26,13 +26,13 @@ NOTHING_THERE = {"api:api-root", "token-revoke"}
 GUARDED = [route for route in ROUTES if route.access != ANONYMOUS]
 
 
-def _path(route: Route, ref: str) -> str:
+def _path(route: Route, ref: str, namespace: str | None = None) -> str:
     path = "/" + route.pattern
     for name in ("ref", "work_id", "receipt_id", "token_id"):
         path = path.replace(f"<str:{name}>", ref)
     if "_id>" in path and "fence" in path:
-        (row,) = rows_of("_System_ConnectorNamespace")
-        fence_id = arm_fence(row["Namespace"], "*", reason="x", actor=KEEPER_OF_FENCES).fence.fence_id
+        at = namespace or rows_of("_System_ConnectorNamespace")[0]["Namespace"]
+        fence_id = arm_fence(at, "*", reason="x", actor=KEEPER_OF_FENCES).fence.fence_id
         override = grant_override(fence_id, "*", reason="x", actor=KEEPER_OF_FENCES).override
         path = path.replace("<str:fence_id>", fence_id).replace("<str:override_id>", override.override_id)
     if "<str:pack_install_id>" in path or "<str:cutover_receipt_id>" in path:
@@ -49,7 +49,7 @@ def _ask(client: Client, route: Route, ref: str) -> int:
     if route.name in {"api:connector-event-replay", "api:batch-go", "api:batch-cancel"}:
         sent = {"data": {"reason": "x"}, "content_type": "application/json", "headers": {"Idempotency-Key": "k"}}
         return int(client.post(_path(route, ref), **sent).status_code)
-    if route.name in {"sign-out", "batch-go", "batch-cancel", "token-revoke"}:
+    if route.name in {"sign-out", "batch-go", "batch-cancel", "token-revoke", "grant-confirm", "grant-revoke"}:
         return int(client.post(_path(route, ref)).status_code)
     return int(client.get(_path(route, ref)).status_code)
 

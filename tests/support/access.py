@@ -40,11 +40,22 @@ def granted(
     expires_in: timedelta | None = None,
 ) -> ScopeGrant:
     """Grant something by one manager and have it confirmed by another if it needs to be."""
-    terms = Terms(permission=permission, org_id=org_id, namespace=namespace)
-    made = service.grant(
-        user.pk, terms, expires_in=expires_in, reason="A colleague helps", actor=acting(account("agnes", "Admin"))
-    )
+    made = proposal(user, permission, org_id=org_id, namespace=namespace, expires_in=expires_in)
     return service.confirm(made.id, actor=acting(account("bruno", "Admin"))) if made.needs_second else made
+
+
+def proposal(
+    user: User,
+    permission: str,
+    *,
+    org_id: str | None = None,
+    namespace: str | None = None,
+    expires_in: timedelta | None = None,
+) -> ScopeGrant:
+    """Grant something by one manager; what needs a second person waits for one."""
+    terms = Terms(permission=permission, org_id=org_id, namespace=namespace)
+    manager = acting(account("agnes", "Admin"))
+    return service.grant(user.pk, terms, expires_in=expires_in, reason="A colleague helps", actor=manager)
 
 
 def let_expire(grant: ScopeGrant) -> None:

@@ -121,3 +121,8 @@ def find_same_override(overrides: Sequence[Override], scope: str, expires_in: ti
         if override.state is OverrideState.LIVE and (override.scope, override.duration) == (scope, expires_in):
             return override
     return None
+
+
+def seconds_of(time: timedelta | None) -> int | None:
+    """Return a time in whole seconds; None for one without an end."""
+    return None if time is None else int(time.total_seconds())

@@ -18,6 +18,7 @@ from integration.cutover.fences.values import (
 )
 from integration.ingress.policy import EVERY_SCOPE
 from integration.ingress.reads import Backlog, read_backlog
+from integration.scopes import EVERYWHERE, Scope
 from integration.states import stored
 from integration.storage import db
 from integration.storage.db import Reader, Row
@@ -126,20 +127,34 @@ def get_override(override_id: str, *, using: str = "default") -> Override:
     return _override(row)
 
 
-def list_armed(namespace: str | None = None, *, using: str = "default") -> tuple[Fence, ...]:
+def list_armed(
+    namespace: str | None = None, *, within: Scope = EVERYWHERE, using: str = "default"
+) -> tuple[Fence, ...]:
     """Return the fences that are armed now, the newest first, at most 200.
 
     Args:
         namespace: Of this namespace alone.
+        within: Where the reader may look, if no namespace is named.
         using: The database alias.
     """
     reader = db.read(using)
+    if namespace is None and not within.is_everywhere:
+        params = {"namespaces": within.namespaces or ("",), "limit": MOST_ARMED}
+        return _fences(reader, reader.fetch_all(sql.LIST_FENCES_ARMED_WITHIN, params))
     params = {"namespace": namespace or "", "limit": MOST_ARMED}
     return _fences(reader, reader.fetch_all(sql.LIST_FENCES_ARMED_NOW, params))
 
 
-def list_past(before: str | None = None, limit: int = PAGE_ROWS, *, using: str = "default") -> FencePage:
+def list_past(
+    before: str | None = None, limit: int = PAGE_ROWS, *, within: Scope = EVERYWHERE, using: str = "default"
+) -> FencePage:
     """Return a page of fences that were lifted or ran out, by when they were armed, the newest first.
+
+    Args:
+        before: `older` of another page.
+        limit: Fences on the page.
+        within: Where the reader may look.
+        using: The database alias.
 
     Raises:
         InvalidInput: `before` is not where a page of this list ended.
@@ -148,20 +163,28 @@ def list_past(before: str | None = None, limit: int = PAGE_ROWS, *, using: str =
         message = "The page's place is not one of this list."
         raise errors.InvalidInput(message, field="before")
     reader = db.read(using)
-    rows = reader.fetch_all(sql.LIST_PAST_FENCES, {"before": before or _AFTER_ALL, "limit": limit + 1})
+    statement, params = sql.LIST_PAST_FENCES, {"before": before or _AFTER_ALL, "limit": limit + 1}
+    if not within.is_everywhere:
+        statement, params = sql.LIST_PAST_FENCES_WITHIN, {**params, "namespaces": within.namespaces or ("",)}
+    rows = reader.fetch_all(statement, params)
     found = _fences(reader, rows[:limit])
     return FencePage(fences=found, older=found[-1].fence_id if len(rows) > limit else None)
 
 
-def read_status(namespace: str | None = None, *, using: str = "default") -> Status:
+def read_status(namespace: str | None = None, *, within: Scope = EVERYWHERE, using: str = "default") -> Status:
     """Return what is armed, and what waits in each namespace that has a fence, or in the one that is named.
+
+    Args:
+        namespace: Of this namespace alone.
+        within: Where the reader may look; a namespace elsewhere is none.
+        using: The database alias.
 
     Raises:
         NotFound: The named namespace does not exist.
     """
     if namespace is not None:
-        _demand_namespace(namespace, using)
-    armed = list_armed(namespace, using=using)
+        _demand_namespace(namespace, using, within)
+    armed = list_armed(namespace, within=within, using=using)
     names = {fence.namespace for fence in armed} if namespace is None else {namespace}
     return Status(armed=armed, waiting=tuple(read_waiting(name, armed, using=using) for name in sorted(names)))
 
@@ -184,18 +207,19 @@ def read_waiting(namespace: str, armed: Sequence[Fence], *, using: str = "defaul
     )
 
 
-def read_effect(namespace: str, scope: str, *, using: str = "default") -> Effect:
+def read_effect(namespace: str, scope: str, *, within: Scope = EVERYWHERE, using: str = "default") -> Effect:
     """Say what a fence would stop; nothing is written.
 
     Args:
         namespace: Where.
         scope: `*` or an event kind.
+        within: Where the reader may look; a namespace elsewhere is none.
         using: The database alias.
 
     Raises:
         NotFound: There is no such namespace.
     """
-    _demand_namespace(namespace, using)
+    _demand_namespace(namespace, using, within)
     reader = db.read(using)
     kinds = [str(row["EventKind"]) for row in reader.fetch_all(sql.LIST_LIVE_KINDS, {"namespace": namespace})]
     params = {"namespace": namespace, "seconds": LATELY_SECONDS, "limit": _COUNT_CAP}
@@ -212,8 +236,9 @@ def read_effect(namespace: str, scope: str, *, using: str = "default") -> Effect
     )
 
 
-def _demand_namespace(namespace: str, using: str) -> None:
-    if db.read(using).fetch_one(namespaces.FIND_NAMESPACE, {"namespace": namespace}) is None:
+def _demand_namespace(namespace: str, using: str, within: Scope) -> None:
+    is_there = db.read(using).fetch_one(namespaces.FIND_NAMESPACE, {"namespace": namespace}) is not None
+    if not is_there or not within.covers(namespace):
         message = "There is no such namespace."
         raise errors.NotFound(message)
 

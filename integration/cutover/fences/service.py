@@ -23,13 +23,15 @@ from integration.cutover.fences.values import (
     Armed,
     Fence,
     FenceNotArmed,
+    FenceNotFound,
     FenceState,
     Granted,
     Override,
+    OverrideNotFound,
     OverrideNotLive,
     OverrideState,
 )
-from integration.cutover.rights import demand_cutover
+from integration.cutover.rights import CUTOVER_PERMISSION, demand_cutover, may_know
 from integration.failpoints import failpoint
 from integration.ingress.policy import EVERY_SCOPE
 from integration.storage.db import Reader, Tx
@@ -82,21 +84,21 @@ def arm_fence(
     Locks: NAMESPACE; then, each in a transaction of its own, PACK.
     Rule: C-14.
     """
-    _demand("armed", "", actor=actor, using=using)
+    _demand("armed", "", actor=actor, namespace=namespace, using=using)
     reason = check_reason(reason)
     policy.check_scope(scope)
     policy.check_duration(expires_in)
     policy.check_wait(wait_seconds)
-    fence_id = new_id()
+    fence_id, seconds = new_id(), policy.seconds_of(expires_in)
 
     def unit(tx: Tx) -> tuple[str, bool]:
         held = lock_namespace(tx, namespace)
         same = _find_same(tx, namespace, scope, expires_in)
         if same is not None:
             return same, False
-        values = {"fence_id": fence_id, "namespace": namespace, "scope": scope, "seconds": _seconds(expires_in)}
+        values = {"fence_id": fence_id, "namespace": namespace, "scope": scope, "seconds": seconds}
         tx.execute(sql.INSERT_FENCE, {**values, "armed_by": actor.name, "reason": reason})
-        _done(held, _fact("armed", fence_id, scope, actor=actor, reason=reason, facts={"seconds": values["seconds"]}))
+        _done(held, _fact("armed", fence_id, scope, actor=actor, reason=reason, facts={"seconds": seconds}))
         return fence_id, True
 
     def settle(reader: Reader) -> tuple[str, bool] | None:
@@ -129,9 +131,8 @@ def lift_fence(fence_id: str, *, actor: Actor, reason: str = "", using: str = "d
 
     Locks: NAMESPACE, LEAF.
     """
-    _demand("lifted", fence_id, actor=actor, using=using)
+    before = _find("lifted", fence_id, actor=actor, using=using)
     reason = check_reason(reason) if reason.strip() else ""
-    before = reads.get_fence(fence_id, using=using)
     facts = {"armed_at": before.armed_at.isoformat(), "armed_by": before.armed_by}
 
     def unit(tx: Tx) -> bool:
@@ -183,12 +184,11 @@ def grant_override(
 
     Locks: NAMESPACE.
     """
-    _demand("overridden", fence_id, actor=actor, using=using)
+    before = _find("overridden", fence_id, actor=actor, using=using)
     reason = check_reason(reason)
     policy.check_duration(expires_in)
-    before = reads.get_fence(fence_id, using=using)
     policy.check_override_scope(before.scope, scope)
-    override_id = new_id()
+    override_id, seconds = new_id(), policy.seconds_of(expires_in)
 
     def unit(tx: Tx) -> tuple[str, bool] | None:
         held = lock_namespace(tx, before.namespace)
@@ -198,9 +198,9 @@ def grant_override(
         same = policy.find_same_override(fence.overrides, scope, expires_in)
         if same is not None:
             return same.override_id, False
-        values = {"override_id": override_id, "fence_id": fence_id, "scope": scope, "seconds": _seconds(expires_in)}
+        values = {"override_id": override_id, "fence_id": fence_id, "scope": scope, "seconds": seconds}
         tx.execute(sql.INSERT_OVERRIDE, {**values, "granted_by": actor.name, "reason": reason})
-        facts = {"override_id": override_id, "override_scope": scope, "seconds": _seconds(expires_in)}
+        facts = {"override_id": override_id, "override_scope": scope, "seconds": seconds}
         _done(held, _fact("overridden", fence_id, fence.scope, actor=actor, reason=reason, facts=facts))
         return override_id, True
 
@@ -245,11 +245,12 @@ def lift_override(
 
     Locks: NAMESPACE, LEAF; then, each in a transaction of its own, PACK.
     """
-    _demand("closed", "", actor=actor, using=using)
+    if not actor.reach(CUTOVER_PERMISSION):
+        _demand("closed", "", actor=actor, namespace=None, using=using)
+    before = reads.get_override(override_id, using=using)
+    fence = _find("closed", before.fence_id, actor=actor, using=using, absent=OverrideNotFound)
     reason = check_reason(reason) if reason.strip() else ""
     policy.check_wait(wait_seconds)
-    before = reads.get_override(override_id, using=using)
-    fence = reads.get_fence(before.fence_id, using=using)
     facts = {"override_id": override_id, "override_scope": before.scope, "granted_by": before.granted_by}
 
     def unit(tx: Tx) -> bool:
@@ -275,10 +276,23 @@ def lift_override(
     return override
 
 
-def _demand(verb: str, ref_id: str, *, actor: Actor, using: str) -> None:
+def _find(
+    verb: str, fence_id: str, *, actor: Actor, using: str, absent: type[errors.NotFound] = FenceNotFound
+) -> Fence:
+    """Return a fence that the actor may change; one that he may not even see is none."""
+    if not actor.reach(CUTOVER_PERMISSION):
+        _demand(verb, fence_id, actor=actor, namespace=None, using=using)
+    fence = reads.get_fence(fence_id, using=using)
+    if not may_know(actor, fence.namespace):
+        raise absent
+    _demand(verb, fence_id, actor=actor, namespace=fence.namespace, using=using)
+    return fence
+
+
+def _demand(verb: str, ref_id: str, *, actor: Actor, namespace: str | None, using: str) -> None:
     """Demand the right to change fences; who lacks it is in the trail, with the fence that he named."""
     try:
-        demand_cutover(actor)
+        demand_cutover(actor, namespace)
     except errors.NotAllowed as refusal:
         named = ref_id if _ID.fullmatch(ref_id) else ""
         fact = _fact(verb, named, EVERY_SCOPE, actor=actor, reason="", facts={"code": refusal.code})
@@ -293,10 +307,6 @@ def _find_same(tx: Tx, namespace: str, scope: str, expires_in: timedelta | None)
         return None
     live = tx.fetch_all(sql.LIST_LIVE_OVERRIDES, {"fence_ids": [row["FenceId"] for row in armed]})
     return policy.find_same_fence(armed, {row["FenceId"] for row in live}, scope, expires_in, clock["Now"])
-
-
-def _seconds(expires_in: timedelta | None) -> int | None:
-    return None if expires_in is None else int(expires_in.total_seconds())
 
 
 def _ended(state: FenceState | OverrideState) -> str:

@@ -110,7 +110,7 @@ def _arm(actor: Actor, options: dict[str, Any]) -> Answer:
     namespace, scope = options["namespace"], options["scope"]
     expires_in = None if options["expires_in"] is None else policy.parse_duration(options["expires_in"])
     if options["dry_run"]:
-        demand_cutover(actor)
+        demand_cutover(actor, namespace)
         effect = reads.read_effect(namespace, policy.check_scope(scope))
         stops = ", ".join(effect.stopped) or "nothing that has a route now"
         text = f"would stop {stops}\n{effect.received_a_minute:.1f} receipts a minute come; {_waits(effect.backlog)}"
@@ -141,9 +141,10 @@ def _grant(actor: Actor, options: dict[str, Any]) -> Answer:
 
 
 def _status(actor: Actor, namespace: str | None) -> Answer:
-    if not actor.may(VIEW_PERMISSION):
+    within = actor.reach(VIEW_PERMISSION)
+    if not within:
         raise errors.NotAllowed
-    status = reads.read_status(namespace)
+    status = reads.read_status(namespace, within=within)
     lines = []
     for fence in status.armed:
         lines += [_fence(fence), f"  by {fence.armed_by}: {fence.reason}"]

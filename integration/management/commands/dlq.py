@@ -70,8 +70,9 @@ class Command(BaseCommand):
     def _list(self, actor: Actor, options: dict[str, Any]) -> int:
         _demand(actor, VIEW_PERMISSION)
         filters = filters_of(options)
-        page = reads.list_dead(filters, options["cursor"], options["limit"])
-        count = reads.count_dead(filters) if options["count"] else None
+        within = actor.reach(VIEW_PERMISSION)
+        page = reads.list_dead(filters, options["cursor"], options["limit"], within=within)
+        count = reads.count_dead(filters, within=within) if options["count"] else None
         if options["json"]:
             self._document({**plain(page), **({} if count is None else {"count": plain(count)})})
             return 0
@@ -98,7 +99,7 @@ class Command(BaseCommand):
 
     def _show(self, actor: Actor, options: dict[str, Any]) -> int:
         _demand(actor, VIEW_PERMISSION)
-        detail = reads.get_detail(Ref.parse(options["ref"]))
+        detail = reads.get_detail(Ref.parse(options["ref"]), within=actor.reach(VIEW_PERMISSION))
         if options["json"]:
             self._document(plain(detail))
             return 0
@@ -191,7 +192,7 @@ def _match(count: CappedCount) -> str:
 
 
 def _demand(actor: Actor, permission: str) -> None:
-    if not actor.may(permission):
+    if not actor.reach(permission):
         raise errors.NotAllowed
 
 

@@ -139,7 +139,8 @@ def _find_by_prefix(name: str, parts: tuple[tuple[str, str, str, str], ...]) -> 
         )
         texts += [
             f"(SELECT 'found' AS What, s.EventId FROM ({keys} LIMIT %(window)s) AS s"
-            f" WHERE {rule} AND {id_column.replace('k.', 's.')} LIKE %(ending)s LIMIT %(limit)s)",
+            f" WHERE {rule} AND {id_column.replace('k.', 's.')} LIKE %(ending)s"
+            f" AND (%(namespace)s IS NULL OR s.Namespace = %(namespace)s) LIMIT %(limit)s)",
             f"(SELECT 'more' AS What, s.EventId FROM ({keys} LIMIT %(last)s, 1) AS s)",
         ]
     return Statement(name=name, text=" UNION ALL ".join(texts), returns=Returns.ROWS)
@@ -147,19 +148,19 @@ def _find_by_prefix(name: str, parts: tuple[tuple[str, str, str, str], ...]) -> 
 
 _DEAD_WORK: Final = "s.State IN ('dead', 'reconciled_legacy_terminal')"
 _BY_WORK_ID: Final = (
-    "k.WorkId, k.EventId, k.State",
+    "k.WorkId, k.EventId, k.State, k.Namespace",
     "_System_ConnectorWorkItem AS k FORCE INDEX (PRIMARY)",
     "k.WorkId",
     _DEAD_WORK,
 )
 _BY_EVENT_OF_WORK: Final = (
-    "k.EventId, k.State",
+    "k.EventId, k.State, k.Namespace",
     "_System_ConnectorWorkItem AS k FORCE INDEX (UX_WorkItem_Event)",
     "k.EventId",
     _DEAD_WORK,
 )
 _BY_EVENT_ID: Final = (
-    "k.EventId, k.Status",
+    "k.EventId, k.Status, k.Namespace",
     "_System_ConnectorEvent AS k FORCE INDEX (PRIMARY)",
     "k.EventId",
     "s.Status = 'dead'",

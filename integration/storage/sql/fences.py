@@ -102,6 +102,32 @@ LIST_FENCES_ARMED_NOW = Statement(
     returns=Returns.ROWS,
 )
 
+LIST_FENCES_ARMED_WITHIN = Statement(
+    name="LIST_FENCES_ARMED_WITHIN",
+    text="""
+    SELECT FenceId, Namespace, Scope, ExpiresAt, ArmedAt, ArmedBy, Reason, LiftedAt, LiftedBy, 'armed' AS State
+      FROM _System_ConnectorAdmissionFence
+     WHERE Namespace IN %(namespaces)s AND LiftedAt IS NULL AND (ExpiresAt IS NULL OR ExpiresAt > UTC_TIMESTAMP(6))
+     ORDER BY FenceId DESC
+     LIMIT %(limit)s
+    """,
+    returns=Returns.ROWS,
+)
+
+LIST_PAST_FENCES_WITHIN = Statement(
+    name="LIST_PAST_FENCES_WITHIN",
+    text="""
+    SELECT FenceId, Namespace, Scope, ExpiresAt, ArmedAt, ArmedBy, Reason, LiftedAt, LiftedBy,
+           CASE WHEN LiftedAt IS NOT NULL THEN 'lifted' ELSE 'expired' END AS State
+      FROM _System_ConnectorAdmissionFence
+     WHERE Namespace IN %(namespaces)s AND FenceId < %(before)s
+       AND (LiftedAt IS NOT NULL OR ExpiresAt <= UTC_TIMESTAMP(6))
+     ORDER BY FenceId DESC
+     LIMIT %(limit)s
+    """,
+    returns=Returns.ROWS,
+)
+
 LIST_PAST_FENCES = Statement(
     name="LIST_PAST_FENCES",
     text="""

@@ -1,0 +1,80 @@
+"""Dead rows of several namespaces in one order: each is a range of its own index, and the pages of all are merged.
+
+Nothing outside the namespaces is read, so that neither a cursor nor where a search stopped tells of others' rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from integration import errors
+from integration.authority.cursors import Place
+from integration.authority.dead_statements import place_of
+from integration.authority.listing import CappedCount, DeadFilters
+from integration.scopes import Scope
+from integration.storage.db import Row
+
+#: Namespaces that one page merges, at most: each is a statement of its own.
+MOST_NAMESPACES: Final = 20
+#: The name of no namespace.
+_NONE: Final = ""
+
+Found = tuple[list[Row], Place | None]
+
+
+def split(filters: DeadFilters, within: Scope) -> tuple[DeadFilters, ...]:
+    """Return the filters that together find what a filter finds where the reader may look.
+
+    Args:
+        filters: What is asked for.
+        within: Where the reader may look.
+
+    Returns:
+        The filter itself for a reader who may look everywhere, else one for each namespace; one that nothing matches
+        where there is none.
+
+    Raises:
+        InvalidInput: There are more namespaces than a page merges, and the filter names none.
+    """
+    if within.is_everywhere:
+        return (filters,)
+    if filters.namespace is not None:
+        return (filters if within.covers(filters.namespace) else replace(filters, namespace=_NONE),)
+    if len(within.places) > MOST_NAMESPACES:
+        message = f"You may look into {len(within.places)} namespaces: name one of them in the filter."
+        raise errors.InvalidInput(message, field="namespace")
+    return tuple(replace(filters, namespace=name) for name in within.namespaces or (_NONE,))
+
+
+def merge(parts: Sequence[Found], *, older: bool) -> Found:
+    """Put the finds of several filters into one order, and leave out what lies beyond the bound of one of them."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = sorted((row for found, _ in parts for row in found), key=place_of, reverse=older)
+    bounds = [bound for _, bound in parts if bound is not None]
+    if not bounds:
+        return rows, None
+    bound = max(bounds) if older else min(bounds)
+    return [row for row in rows if (place_of(row) >= bound if older else place_of(row) <= bound)], bound
+
+
+def add_up(parts: Sequence[DeadFilters], count: Callable[[DeadFilters, int], CappedCount], cap: int) -> CappedCount:
+    """Count what several filters find, up to one cap.
+
+    Args:
+        parts: The filters; no row matches two of them.
+        count: Counts what one finds, up to a cap.
+        cap: Where counting stops.
+    """
+    if len(parts) == 1:
+        return count(parts[0], cap)
+    found, is_capped = 0, False
+    for part in parts:
+        one = count(part, cap)
+        found += one.count
+        is_capped = is_capped or one.is_capped or found > cap
+        if found > cap:
+            break
+    return CappedCount(count=min(found, cap), is_capped=is_capped)
