@@ -37,3 +37,8 @@ def without(request: HttpRequest, *names: str) -> str:
         params.pop(name, None)
     query = params.urlencode()
     return f"{request.path}?{query}" if query else request.path
+
+
+def query_of(request: HttpRequest) -> str:
+    """Return the query of this list's address without its place: filter, order and zone."""
+    return without(request).partition("?")[2]

@@ -50,6 +50,8 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("batches/new", batches.create, name="batch-new"),
         path("batches/<str:batch_id>/", batches.show, name="batch"),
         path("batches/<str:batch_id>/go", batches.go, name="batch-go"),
+        path("batches/<str:batch_id>/pause", batches.pause, name="batch-pause"),
+        path("batches/<str:batch_id>/resume", batches.resume, name="batch-resume"),
         path("batches/<str:batch_id>/cancel", batches.cancel, name="batch-cancel"),
         path("work/", work.list_rows, name="work"),
         path("work/<str:work_id>/", work.show, name="work-item"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.core.cache import cache
 from django.core.serializers.json import DjangoJSONEncoder
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
@@ -14,10 +15,11 @@ from django.views.decorators.http import require_GET
 from console import shown
 from console.forms import DeadFilter
 from console.middleware import actor_of
-from console.paging import neighbour, without
+from console.paging import neighbour, query_of, without
 from console.permissions import REPLAY, VIEW, requires
 from integration.authority import reads, service
 from integration.authority.values import Ref
+from integration.batches.selection import read_now
 from integration.values import plain
 from integration.work.figures import namespaces
 
@@ -41,6 +43,9 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return render(request, "console/dlq/page.html", context, status=400)
     filters = shown.dead_filters(form.cleaned_data)
+    may_replay = request.user.has_perm(REPLAY)
+    # Before the rows: what dies in between is seen and told as new, never the other way round.
+    kept = _kept(request, seen_at=read_now() if may_replay else None)
     page = reads.list_dead(filters, request.GET.get("cursor") or None, PAGE_ROWS)
     context |= {
         "page": page,
@@ -50,6 +55,9 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "clear": without(request, *form.fields),
         "tabs": [(label, value, _with_replayed(request, value)) for label, value in TABS],
         "chosen": form.cleaned_data["replayed"],
+        "may_replay": may_replay,
+        "kept": list(kept.items()),
+        "bulk_query": kept.urlencode(),
     }
     if request.htmx:  # type: ignore[attr-defined]
         return render(request, "console/dlq/_rows.html", context)
@@ -93,6 +101,16 @@ def download(request: HttpRequest, ref: str) -> HttpResponse:
     )
     response["Content-Disposition"] = f'attachment; filename="{parsed.id}.json"'
     return response
+
+
+def _kept(request: HttpRequest, *, seen_at: datetime | None) -> QueryDict:
+    """Return what a bulk replay of this list is told: its filter, its zone, and when it was read."""
+    kept = QueryDict(query_of(request), mutable=True)
+    for name in ("ref", "ticked", "seen_at"):
+        kept.pop(name, None)
+    if seen_at is not None:
+        kept["seen_at"] = seen_at.isoformat()
+    return kept
 
 
 def _with_replayed(request: HttpRequest, value: str) -> str:

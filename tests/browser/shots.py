@@ -15,6 +15,8 @@ import pytest
 from integration.audit import service as audit
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.values import Actor
+from tests.support.authority import change
+from tests.support.batches import batch_of, replayer, run_to_rest
 from tests.support.rows import Installation
 
 FOLDER = Path(os.environ.get("SHOTS", "test-results/shots"))
@@ -92,6 +94,8 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
 
     shot("empty-overview", "/")
     shot("empty-dlq", "/dlq/")
+    shot("empty-batches", "/batches/", ("wide",))
+    shot("empty-batch-new", "/batches/new", ("wide",))
     shot("empty-fences", "/fences/", ("wide",))
     refs = _fill(installation)
     shot("overview", "/")
@@ -110,6 +114,25 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
     refs["long"] = installation.work(SourceLane=LONG[:250], ended_ago=timedelta(seconds=20))
     for name in ("dead", "refused", "long", "replayed"):
         shot(f"detail-{name}", f"/dlq/{refs[name]}/")
+    shot("batch-new", "/batches/new?event_kind=prospect.updated")
+    shot("batch-drifted", f"/batches/new?seen_at={(installation.now - timedelta(minutes=30)).isoformat()[:19]}Z")
+    ticked = "&".join(f"ref={refs[name]}" for name in ("dead", "refused", "replayed", "long"))
+    shot("batch-ticked", f"/batches/new?ticked=1&{ticked}")
+    shot("batch-none", "/batches/new?ticked=1", ("wide",))
+    for size, (width, height) in SIZES.items():
+        page = open_page("/dlq/?namespace=acme-sales", width=width, height=height, scheme=scheme)
+        for summary in page.locator("summary").all():
+            summary.click()
+        page.locator('input[name="ref"]').first.check()
+        page.screenshot(path=FOLDER / f"dlq-open-{size}-{scheme}.png", full_page=True)
+        page.context.close()
+    batch = batch_of(replayer("rolf"), canary=3)
+    run_to_rest()
+    for state in ("waiting", "running", "paused", "halted", "finished"):
+        code = "admission_fenced" if state == "halted" else ""
+        change("UPDATE console_replaybatch SET state = %s, halt_code = %s", state, code)
+        shot(f"batch-{state}", f"/batches/{batch.id}/", ("wide", "narrow") if state == "paused" else ("wide",))
+    shot("batches", "/batches/")
     shot("replay", f"/dlq/{refs['dead']}/replay")
     shot("replay-refused", f"/dlq/{refs['refused']}/replay", ("wide",))
     shot("replayed", f"/dlq/{refs['replayed']}/replayed")

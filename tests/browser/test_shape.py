@@ -33,11 +33,16 @@ def _paths(installation: Installation) -> list[str]:
     installation.fence(LiftedAt=installation.now, LiftedBy="ana", Reason=LONG)
     batch = batch_of(MARIA)
     change("UPDATE console_replaybatch SET state = 'halted', halt_code = 'admission_fenced'")
+    paused = batch_of(MARIA)
+    change("UPDATE console_replaybatch SET state = 'paused', halt_code = '' WHERE id = %s", paused.id)
     return [
         "/",
         "/batches/",
         "/batches/new",
+        f"/batches/new?ticked=1&ref={dead}&ref={replayed}&ref={long}&seen_at=2020-01-01T00:00:00Z",
+        "/batches/new?seen_at=2020-01-01T00:00:00Z",
         f"/batches/{batch.id}/",
+        f"/batches/{paused.id}/",
         "/dlq/",
         "/dlq/?namespace=acme-sales&replayed=no",
         "/dlq/?died_after=nonsense",

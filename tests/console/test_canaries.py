@@ -31,6 +31,8 @@ PATHS = [
     "/batches/{batch}/?after=1",
     "/batches/{batch}/?after=x",
     "/batches/{batch}/go",
+    "/batches/{batch}/pause",
+    "/batches/{batch}/resume",
     "/batches/{batch}/cancel",
     "/work/",
     "/work/?state=dead",

@@ -37,7 +37,8 @@ def _path(route: Route, ref: str) -> str:
         path = path.replace("<str:fence_id>", fence_id).replace("<str:override_id>", override.override_id)
     if "<str:batch_id>" in path:
         path = path.replace("<str:batch_id>", batch_of(KEEPER, reason="x").id)
-        change("UPDATE console_replaybatch SET state = 'waiting'")
+        state = {"batch-pause": "running", "batch-resume": "paused"}.get(route.name, "waiting")
+        change("UPDATE console_replaybatch SET state = %s", state)
     return path
 
 
@@ -45,7 +46,7 @@ def _ask(client: Client, route: Route, ref: str) -> int:
     if route.name in {"api:connector-event-replay", "api:batch-go", "api:batch-cancel"}:
         sent = {"data": {"reason": "x"}, "content_type": "application/json", "headers": {"Idempotency-Key": "k"}}
         return int(client.post(_path(route, ref), **sent).status_code)
-    if route.name in {"sign-out", "batch-go", "batch-cancel", "token-revoke"}:
+    if route.name in {"sign-out", "batch-go", "batch-pause", "batch-resume", "batch-cancel"}:
         return int(client.post(_path(route, ref)).status_code)
     return int(client.get(_path(route, ref)).status_code)
 
