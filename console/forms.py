@@ -116,16 +116,16 @@ class AuditFilter(Filter):
         ],
     )
     ref = _text("Id", 64)
-
-    def conditions(self) -> dict[str, Any]:
-        """Return the ORM conditions of the chosen fields; names are fixed here, values are parameters."""
-        columns = {
-            "actor": "actor_name",
-            "action": "action",
-            "outcome": "outcome",
-            "ref": "ref_id",
-        }
-        return {column: self.cleaned_data[name] for name, column in columns.items() if self.cleaned_data.get(name)}
+    since = Moment(
+        label="From",
+        required=False,
+        widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),
+    )
+    until = Moment(
+        label="Before",
+        required=False,
+        widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),
+    )
 
 
 class ReplayForm(forms.Form):

@@ -135,7 +135,10 @@ class AuditEntry(models.Model):
         constraints = [models.UniqueConstraint(fields=["stream", "seq"], name="audit_stream_seq")]
         indexes = [
             models.Index(fields=["at", "id"], name="audit_at_id"),
-            models.Index(fields=["ref_id", "at"], name="audit_ref_at"),
+            models.Index(fields=["ref_id", "at", "id"], name="audit_ref_at_id"),
+            models.Index(fields=["actor_name", "at", "id"], name="audit_actor_at_id"),
+            models.Index(fields=["action", "at", "id"], name="audit_action_at_id"),
+            models.Index(fields=["outcome", "at", "id"], name="audit_outcome_at_id"),
         ]
 
     def __str__(self) -> str:

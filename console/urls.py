@@ -13,6 +13,7 @@ from console.views import (
     batches,
     dead,
     errors,
+    exports,
     fences,
     health,
     hooks,
@@ -42,6 +43,7 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("sign-out/", session.sign_out, name="sign-out"),
         path("", overview.show, name="overview"),
         path("dlq/", dead.list_rows, name="dlq"),
+        path("dlq/export", exports.dead, name="dlq-export"),
         path("dlq/<str:ref>/", dead.show, name="dead"),
         path("dlq/<str:ref>/json", dead.download, name="dead-json"),
         path("dlq/<str:ref>/replay", replays.confirm, name="replay"),
@@ -67,6 +69,7 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("account/", account.show, name="account"),
         path("account/tokens/<str:token_id>/revoke", account.revoke, name="token-revoke"),
         path("account/second-factor", account.second_factor, name="second-factor"),
+        path("audit/export", exports.audit, name="audit-export"),
         path("api/v1/", api_urls),
         path("admin/", admin.site.urls),
     ]

@@ -9,17 +9,20 @@ from django.core.cache import cache
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from console import shown
 from console.forms import DeadFilter
 from console.middleware import actor_of
-from console.paging import neighbour, query_of, without
+from console.paging import neighbour, order_links, query_of, without
 from console.permissions import REPLAY, VIEW, requires
+from console.viewed import note_dead
 from integration.authority import reads, service
 from integration.authority.values import Ref
 from integration.batches.selection import read_now
+from integration.exports.service import largest
 from integration.values import plain
 from integration.work.figures import namespaces
 
@@ -46,7 +49,8 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     may_replay = request.user.has_perm(REPLAY)
     # Before the rows: what dies in between is seen and told as new, never the other way round.
     kept = _kept(request, seen_at=read_now() if may_replay else None)
-    page = reads.list_dead(filters, request.GET.get("cursor") or None, PAGE_ROWS)
+    oldest_first = shown.is_oldest_first(request.GET)
+    page = reads.list_dead(filters, request.GET.get("cursor") or None, PAGE_ROWS, oldest_first=oldest_first)
     context |= {
         "page": page,
         "newer": neighbour(request, page.newer),
@@ -55,6 +59,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "clear": without(request, *form.fields),
         "tabs": [(label, value, _with_replayed(request, value)) for label, value in TABS],
         "chosen": form.cleaned_data["replayed"],
+        "oldest_first": oldest_first,
         "may_replay": may_replay,
         "kept": list(kept.items()),
         "bulk_query": kept.urlencode(),
@@ -63,6 +68,9 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         return render(request, "console/dlq/_rows.html", context)
     context |= {
         "count": reads.count_dead(filters, cap=10_000),
+        "orders": order_links(request, oldest_first=oldest_first),
+        "export_to": f"{reverse('dlq-export')}?{query_of(request)}",
+        "export_largest": largest(),
         "namespaces": cache.get_or_set("namespaces", namespaces, SUGGESTIONS_SECONDS),
     }
     return render(request, "console/dlq/page.html", context)
@@ -74,6 +82,7 @@ def show(request: HttpRequest, ref: str) -> HttpResponse:
     """Show one dead row: may it be replayed, who owns it and why, where it came from and went."""
     parsed = Ref.parse(ref)
     detail = reads.get_detail(parsed)
+    note_dead(request, detail.row)
     context = {
         "section": "dlq",
         "detail": detail,
@@ -89,9 +98,11 @@ def show(request: HttpRequest, ref: str) -> HttpResponse:
 def download(request: HttpRequest, ref: str) -> HttpResponse:
     """Download the same sanitized facts that the page shows, as JSON."""
     parsed = Ref.parse(ref)
+    detail = reads.get_detail(parsed)
+    note_dead(request, detail.row)
     body = {
         "read_at": timezone.now(),
-        "row": plain(reads.get_detail(parsed)),
+        "row": plain(detail),
         "plan": plain(service.plan(parsed, actor_of(request))),
     }
     response = JsonResponse(

@@ -20,6 +20,8 @@ from integration.authority import reads, service
 from integration.authority.values import Ref, Replayed
 from integration.states import TERMINAL_EVENT_STATUSES, TERMINAL_STATES
 
+#: What the trail calls a replay.
+REPLAYED = ("work_item.replayed", "event.replayed")
 #: States after which a child changes no more; the Event executor has its own words.
 ENDED = frozenset(str(state) for state in (*TERMINAL_STATES, *TERMINAL_EVENT_STATUSES))
 
@@ -78,7 +80,9 @@ def progress(request: HttpRequest, ref: str) -> HttpResponse:
         "ref": parsed,
         "child": child,
         "is_ended": child is not None and child.state in ENDED,
-        "entry": AuditEntry.objects.filter(ref_id=parsed.id, outcome="done").order_by("-at").first(),
+        "entry": AuditEntry.objects.filter(ref_id=parsed.id, action__in=REPLAYED, outcome="done")
+        .order_by("-at")
+        .first(),
         "read_at": timezone.now(),
     }
     template = "console/dlq/_progress.html" if request.htmx else "console/dlq/replayed.html"  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_GET
 
 from console.paging import neighbour
 from console.permissions import VIEW, requires
+from console.viewed import note
 from integration.errors import InvalidInput
 from integration.states import WorkItemState
 from integration.work import reads
@@ -52,9 +53,18 @@ def show(request: HttpRequest, work_id: str) -> HttpResponse:
     # The column is ASCII; MariaDB refuses to compare it with anything else.
     if len(work_id) > 64 or not work_id.isascii():
         raise Http404
+    item = reads.get_work(work_id)
+    note(
+        request,
+        "work_item",
+        item.row.work_id,
+        org_id=item.org_id,
+        namespace=item.row.namespace,
+        event_kind=item.row.event_kind,
+    )
     context = {
         "section": "work",
-        "item": reads.get_work(work_id),
+        "item": item,
         "read_at": timezone.now(),
     }
     return render(request, "console/work/detail.html", context)

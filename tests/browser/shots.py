@@ -94,6 +94,7 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
 
     shot("empty-overview", "/")
     shot("empty-dlq", "/dlq/")
+    shot("empty-audit", "/audit/", ("wide",))
     shot("empty-batches", "/batches/", ("wide",))
     shot("empty-batch-new", "/batches/new", ("wide",))
     shot("empty-fences", "/fences/", ("wide",))
@@ -114,6 +115,7 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
     refs["long"] = installation.work(SourceLane=LONG[:250], ended_ago=timedelta(seconds=20))
     for name in ("dead", "refused", "long", "replayed"):
         shot(f"detail-{name}", f"/dlq/{refs[name]}/")
+    shot("dlq-oldest", "/dlq/?sort=oldest", ("wide",))
     shot("batch-new", "/batches/new?event_kind=prospect.updated")
     shot("batch-drifted", f"/batches/new?seen_at={(installation.now - timedelta(minutes=30)).isoformat()[:19]}Z")
     ticked = "&".join(f"ref={refs[name]}" for name in ("dead", "refused", "replayed", "long"))

@@ -44,6 +44,7 @@ def _paths(installation: Installation) -> list[str]:
         f"/batches/{batch.id}/",
         f"/batches/{paused.id}/",
         "/dlq/",
+        "/dlq/?sort=oldest",
         "/dlq/?namespace=acme-sales&replayed=no",
         "/dlq/?died_after=nonsense",
         f"/dlq/{dead}/",
@@ -65,6 +66,7 @@ def _paths(installation: Installation) -> list[str]:
         "/audit/",
         "/account/",
         "/account/second-factor",
+        "/audit/?sort=oldest&actor=ana&since=2020-01-01T00:00",
         "/nowhere",
     ]
 

@@ -19,6 +19,8 @@ PATHS = [
     "/",
     "/dlq/",
     "/dlq/?replayed=no&attempts=1",
+    "/dlq/?sort=oldest",
+    "/dlq/export",
     "/dlq/{ref}/",
     "/dlq/{ref}/json",
     "/dlq/{ref}/replay",
@@ -55,6 +57,8 @@ PATHS = [
     "/account/second-factor",
     "/sign-in/code",
     "/account/tokens/{ref}/revoke",
+    "/audit/?actor=ana&sort=oldest",
+    "/audit/export",
     "/api/v1/",
     "/api/v1/openapi.json",
     "/api/v1/connector-events",
@@ -132,6 +136,11 @@ def test_canaries__none_reaches_an_operator(
         answers.append(client.get(path.format(**refs), headers={"HX-Request": "true"}))
     assert {200, 201, 302, 400, 404, 405, 409, 422} == {answer.status_code for answer in answers}
     said = [(str(answer.request["PATH_INFO"]), answer.content.decode() + str(answer.headers)) for answer in answers]
+    for path in ("/dlq/export", "/audit/export"):
+        for form in ("csv", "json"):
+            exported = client.post(path, {"csrfmiddlewaretoken": token.group(1), "format": form})
+            said.append((path, exported.getvalue().decode() + str(exported.headers)))
+            assert refs["replayed"] in said[-1][1]
     said += [("log", record.getMessage() + str(record.__dict__.get("event", ""))) for record in caplog.records]
     said += [("audit", f"{entry.reason} {entry.facts}") for entry in AuditEntry.objects.all()]
     found = [(where, name) for where, text in said for name, canary in CANARIES.items() if canary in text]

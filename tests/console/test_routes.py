@@ -46,6 +46,8 @@ def _ask(client: Client, route: Route, ref: str) -> int:
     if route.name in {"api:connector-event-replay", "api:batch-go", "api:batch-cancel"}:
         sent = {"data": {"reason": "x"}, "content_type": "application/json", "headers": {"Idempotency-Key": "k"}}
         return int(client.post(_path(route, ref), **sent).status_code)
+    if route.name in {"dlq-export", "audit-export"}:
+        return int(client.post(_path(route, ref), {"format": "csv"}).status_code)
     if route.name in {"sign-out", "batch-go", "batch-pause", "batch-resume", "batch-cancel"}:
         return int(client.post(_path(route, ref)).status_code)
     return int(client.get(_path(route, ref)).status_code)
