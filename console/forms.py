@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 
-from integration.audit.policy import check_reason
+from integration.audit.policy import check_printable, check_reason
 from integration.errors import InvalidInput
 from integration.states import ExecutionClass, WorkType
 
@@ -147,6 +147,24 @@ class ReplayForm(forms.Form):
             return check_reason(" ".join(str(self.cleaned_data["reason"]).split()))
         except InvalidInput as error:
             raise forms.ValidationError(error.operator_message(), code="invalid") from error
+
+
+class SavedViewForm(forms.Form):
+    """What an operator calls a view, and who sees it."""
+
+    name = forms.CharField(
+        label="Name", max_length=60, strip=True, error_messages={"required": "A view needs a name, 1 to 60 characters."}
+    )
+    is_shared = forms.BooleanField(label="Share it", required=False)
+
+    def clean_name(self) -> str:
+        """Return the name if a list could show it as it is."""
+        name = str(self.cleaned_data["name"])
+        try:
+            check_printable("name", name)
+        except InvalidInput as error:
+            raise forms.ValidationError(error.operator_message(), code="invalid") from error
+        return name
 
 
 class BatchForm(forms.Form):

@@ -21,6 +21,7 @@ from console.views import (
     receipts,
     replays,
     reports,
+    saved,
     session,
     work,
 )
@@ -44,6 +45,8 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("", overview.show, name="overview"),
         path("dlq/", dead.list_rows, name="dlq"),
         path("dlq/export", exports.dead, name="dlq-export"),
+        path("dlq/views/new", saved.create, name="view-new"),
+        path("dlq/views/<str:view_id>/delete", saved.delete, name="view-delete"),
         path("dlq/<str:ref>/", dead.show, name="dead"),
         path("dlq/<str:ref>/json", dead.download, name="dead-json"),
         path("dlq/<str:ref>/replay", replays.confirm, name="replay"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from django.core.cache import cache
 from django.core.serializers.json import DjangoJSONEncoder
@@ -16,8 +16,10 @@ from django.views.decorators.http import require_GET
 from console import shown
 from console.forms import DeadFilter
 from console.middleware import actor_of
+from console.models import User
 from console.paging import neighbour, order_links, query_of, without
 from console.permissions import REPLAY, VIEW, requires
+from console.saved import address_of, list_views
 from console.viewed import note_dead
 from integration.authority import reads, service
 from integration.authority.values import Ref
@@ -68,6 +70,11 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         return render(request, "console/dlq/_rows.html", context)
     context |= {
         "count": reads.count_dead(filters, cap=10_000),
+        "views": [
+            (view, address_of(view, zone=request.zone))  # type: ignore[attr-defined]
+            for view in list_views(cast("User", request.user), "dlq")
+        ],
+        "list_query": query_of(request),
         "orders": order_links(request, oldest_first=oldest_first),
         "export_to": f"{reverse('dlq-export')}?{query_of(request)}",
         "export_largest": largest(),

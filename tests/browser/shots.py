@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from console.models import User
+from console.saved import save_view
 from integration.audit import service as audit
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.values import Actor
@@ -79,7 +81,7 @@ def _fill(installation: Installation) -> dict[str, str]:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures(open_page: Any, installation: Installation, scheme: str) -> None:
+def test_pictures(open_page: Any, installation: Installation, operator: User, scheme: str) -> None:
     """Take them all."""
     open_page.expected = ("404 (Not Found)", "400 (Bad Request)")
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -121,6 +123,9 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
     ticked = "&".join(f"ref={refs[name]}" for name in ("dead", "refused", "replayed", "long"))
     shot("batch-ticked", f"/batches/new?ticked=1&{ticked}")
     shot("batch-none", "/batches/new?ticked=1", ("wide",))
+    for name, is_shared in ((LONG[:60], True), ("Sales, not replayed", False)):
+        save_view(operator, "dlq", name=name, query="namespace=acme-sales&replayed=no", is_shared=is_shared)
+    shot("view-new", "/dlq/views/new?namespace=acme-sales&replayed=no")
     for size, (width, height) in SIZES.items():
         page = open_page("/dlq/?namespace=acme-sales", width=width, height=height, scheme=scheme)
         for summary in page.locator("summary").all():

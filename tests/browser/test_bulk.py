@@ -1,4 +1,4 @@
-"""Bulk replay in a real browser: tick, confirm, pause, resume; with scripts and without."""
+"""Bulk replay, saved views and exports in a real browser: tick, confirm, pause, resume; with scripts and without."""
 
 from __future__ import annotations
 
@@ -78,3 +78,26 @@ def test_bulk__the_focus_stays_on_pause_while_the_progress_moves(
     assert 1 == run_to_rest()
     expect(page.get_by_role("button", name="Go on")).to_be_visible()
     expect(page.get_by_role("button", name="Cancel the rest")).to_be_focused()
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_views__are_saved_opened_and_deleted_and_the_list_is_downloaded(
+    open_page: Callable[..., Page], installation: Installation, scripts: bool
+) -> None:
+    ref = installation.work()
+    page = open_page("/dlq/?namespace=acme-sales", scripts=scripts)
+    page.locator("summary", has_text="Saved views").click()
+    page.get_by_role("link", name="Save this view").click()
+    page.get_by_label("Name", exact=True).fill("Sales")
+    page.get_by_label("Share it").check()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved as Sales.")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    assert f"work_item:{ref}" in download.value.path().read_text(encoding="utf-8")
+    page.locator("summary", has_text="Saved views").click()
+    page.get_by_role("link", name="Sales", exact=True).click()
+    assert page.url.endswith("/dlq/?namespace=acme-sales")
+    page.locator("summary", has_text="Saved views").click()
+    page.get_by_role("button", name="Delete view Sales").click()
+    expect(page.get_by_text("The view is deleted.")).to_be_visible()

@@ -11,6 +11,7 @@ from django.conf import settings
 from playwright.sync_api import Page
 
 from console.models import User
+from console.saved import save_view
 from tests.support.authority import MARIA, change
 from tests.support.batches import batch_of
 from tests.support.rows import Installation
@@ -35,6 +36,8 @@ def _paths(installation: Installation) -> list[str]:
     change("UPDATE console_replaybatch SET state = 'halted', halt_code = 'admission_fenced'")
     paused = batch_of(MARIA)
     change("UPDATE console_replaybatch SET state = 'paused', halt_code = '' WHERE id = %s", paused.id)
+    for name, is_shared in ((LONG[:60], True), ("mine", False)):
+        save_view(User.objects.get(username="ana"), "dlq", name=name, query="namespace=x", is_shared=is_shared)
     return [
         "/",
         "/batches/",
@@ -45,6 +48,7 @@ def _paths(installation: Installation) -> list[str]:
         f"/batches/{paused.id}/",
         "/dlq/",
         "/dlq/?sort=oldest",
+        "/dlq/views/new?namespace=acme-sales",
         "/dlq/?namespace=acme-sales&replayed=no",
         "/dlq/?died_after=nonsense",
         f"/dlq/{dead}/",

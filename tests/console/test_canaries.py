@@ -21,6 +21,8 @@ PATHS = [
     "/dlq/?replayed=no&attempts=1",
     "/dlq/?sort=oldest",
     "/dlq/export",
+    "/dlq/views/new?namespace=acme-sales",
+    "/dlq/views/{ref}/delete",
     "/dlq/{ref}/",
     "/dlq/{ref}/json",
     "/dlq/{ref}/replay",

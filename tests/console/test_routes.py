@@ -12,6 +12,7 @@ from django.test import Client
 from console.checks import check_every_route_declares_its_permission
 from console.models import User
 from console.permissions import ADMIN_SITE, ANONYMOUS, AUDIT, GROUPS, REPLAY, SIGNED_IN, VIEW, Route, walk_routes
+from console.saved import save_view
 from integration.cutover.fences.service import arm_fence, grant_override
 from integration.cutover.rights import CUTOVER_PERMISSION
 from tests.support.authority import MARIA as KEEPER
@@ -30,6 +31,10 @@ def _path(route: Route, ref: str) -> str:
     path = "/" + route.pattern
     for name in ("ref", "work_id", "receipt_id", "token_id", "pack_install_id"):
         path = path.replace(f"<str:{name}>", ref)
+    if "<str:view_id>" in path:
+        owner = User.objects.filter(username="pia").first() or User.objects.create_user("olga")
+        view = save_view(owner, "dlq", name="x", query="", is_shared=True)
+        path = path.replace("<str:view_id>", view.id)
     if "_id>" in path and "fence" in path:
         (row,) = rows_of("_System_ConnectorNamespace")
         fence_id = arm_fence(row["Namespace"], "*", reason="x", actor=KEEPER_OF_FENCES).fence.fence_id
@@ -48,7 +53,7 @@ def _ask(client: Client, route: Route, ref: str) -> int:
         return int(client.post(_path(route, ref), **sent).status_code)
     if route.name in {"dlq-export", "audit-export"}:
         return int(client.post(_path(route, ref), {"format": "csv"}).status_code)
-    if route.name in {"sign-out", "batch-go", "batch-pause", "batch-resume", "batch-cancel"}:
+    if route.name in {"view-delete", "sign-out", "batch-go", "batch-pause", "batch-resume", "batch-cancel"}:
         return int(client.post(_path(route, ref)).status_code)
     return int(client.get(_path(route, ref)).status_code)
 
