@@ -10,7 +10,7 @@ from django import forms
 from django.utils import timezone
 
 from console import zones
-from integration.audit.policy import check_reason
+from integration.audit.policy import check_printable, check_reason
 from integration.errors import InvalidInput
 from integration.states import ExecutionClass, WorkType
 
@@ -138,16 +138,16 @@ class AuditFilter(Filter):
         ],
     )
     ref = _text("Id", 64)
-
-    def conditions(self) -> dict[str, Any]:
-        """Return the ORM conditions of the chosen fields; names are fixed here, values are parameters."""
-        columns = {
-            "actor": "actor_name",
-            "action": "action",
-            "outcome": "outcome",
-            "ref": "ref_id",
-        }
-        return {column: self.cleaned_data[name] for name, column in columns.items() if self.cleaned_data.get(name)}
+    since = Moment(
+        label="From",
+        required=False,
+        widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),
+    )
+    until = Moment(
+        label="Before",
+        required=False,
+        widget=forms.DateTimeInput(format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local"}),
+    )
 
 
 class ReplayForm(forms.Form):
@@ -189,6 +189,24 @@ class ZoneForm(forms.Form):
         if name is None:
             message = "There is no zone of this name. Type an IANA name, such as Europe/Berlin, or UTC."
             raise forms.ValidationError(message, code="invalid")
+        return name
+
+
+class SavedViewForm(forms.Form):
+    """What an operator calls a view, and who sees it."""
+
+    name = forms.CharField(
+        label="Name", max_length=60, strip=True, error_messages={"required": "A view needs a name, 1 to 60 characters."}
+    )
+    is_shared = forms.BooleanField(label="Share it", required=False)
+
+    def clean_name(self) -> str:
+        """Return the name if a list could show it as it is."""
+        name = str(self.cleaned_data["name"])
+        try:
+            check_printable("name", name)
+        except InvalidInput as error:
+            raise forms.ValidationError(error.operator_message(), code="invalid") from error
         return name
 
 

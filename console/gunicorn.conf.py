@@ -21,8 +21,8 @@ preload_app = True
 timeout = 30
 graceful_timeout = 20
 keepalive = 5
-# Long signatures and cookies fit; floods of headers do not.
-limit_request_line = 4094
+# Long signatures and cookies fit, and a page of ticked rows beside its filter; floods of headers do not.
+limit_request_line = 8190
 limit_request_fields = 60
 limit_request_field_size = 8190
 # The access log names paths, which hold ids; the application's own log says what matters.

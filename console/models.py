@@ -1,4 +1,4 @@
-"""Tables that the console owns: operators, their grants and API tokens, the append-only audit trail, bulk replays.
+"""Tables that the console owns: operators, grants, tokens, saved views, the append-only audit trail, bulk replays.
 
 Everything that describes connector work lives in the ``_System_*`` tables and is read through
 ``integration``; nothing here may describe it a second time.
@@ -96,7 +96,8 @@ class AuditQuerySet(models.QuerySet["AuditEntry"]):
 
     def replay_of(self, ref_id: str) -> AuditEntry | None:
         """Return the entry of the replay that a row had, or None."""
-        return self.filter(ref_id=ref_id, action="work_item.replayed", outcome="done").order_by("-at").first()
+        replayed = ("work_item.replayed", "event.replayed")
+        return self.filter(ref_id=ref_id, action__in=replayed, outcome="done").order_by("-at").first()
 
     def bulk_update(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: the trail is append-only."""
@@ -139,7 +140,10 @@ class AuditEntry(models.Model):
         constraints = [models.UniqueConstraint(fields=["stream", "seq"], name="audit_stream_seq")]
         indexes = [
             models.Index(fields=["at", "id"], name="audit_at_id"),
-            models.Index(fields=["ref_id", "at"], name="audit_ref_at"),
+            models.Index(fields=["ref_id", "at", "id"], name="audit_ref_at_id"),
+            models.Index(fields=["actor_name", "at", "id"], name="audit_actor_at_id"),
+            models.Index(fields=["action", "at", "id"], name="audit_action_at_id"),
+            models.Index(fields=["outcome", "at", "id"], name="audit_outcome_at_id"),
         ]
 
     def __str__(self) -> str:
@@ -316,3 +320,25 @@ class KeptAnswer(models.Model):
     def __str__(self) -> str:
         """Name it by its key's digest."""
         return self.id
+
+
+class SavedView(models.Model):
+    """A list's filter and order under a name. `query` opens it again, and is made of the checked filter alone."""
+
+    id = models.CharField(primary_key=True, max_length=36, default=new_id, editable=False)
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="saved_views")
+    page = models.CharField(max_length=16)
+    name = models.CharField(max_length=60)
+    query = models.TextField()
+    is_shared = models.BooleanField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        """One of a name to an account and page, and the order in which the shared ones are listed."""
+
+        constraints = [models.UniqueConstraint(fields=["owner", "page", "name"], name="saved_view_name")]
+        indexes = [models.Index(fields=["page", "is_shared", "name", "id"], name="saved_view_shared")]
+
+    def __str__(self) -> str:
+        """Name the view by its page and name."""
+        return f"{self.page} {self.name}"

@@ -37,3 +37,20 @@ def without(request: HttpRequest, *names: str) -> str:
         params.pop(name, None)
     query = params.urlencode()
     return f"{request.path}?{query}" if query else request.path
+
+
+def query_of(request: HttpRequest) -> str:
+    """Return the query of this list's address without its place: filter, order and zone."""
+    return without(request).partition("?")[2]
+
+
+def order_links(request: HttpRequest, *, oldest_first: bool) -> list[tuple[str, str, bool]]:
+    """Return (label, address, is current) of a list's two orders; the page goes with the order, the filter stays.
+
+    Args:
+        request: The list's request.
+        oldest_first: Which of them it is in.
+    """
+    newest = without(request, "sort")
+    oldest = f"{newest}{'&' if '?' in newest else '?'}sort=oldest"
+    return [("Newest first", newest, not oldest_first), ("Oldest first", oldest, oldest_first)]

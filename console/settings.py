@@ -106,6 +106,11 @@ LOCKHOUSE_SURFACES: frozenset[str] = frozenset(env.list("LOCKHOUSE_SURFACES", so
 if not LOCKHOUSE_SURFACES or not LOCKHOUSE_SURFACES <= _SURFACES:
     _no_surface = "LOCKHOUSE_SURFACES is console, ingress, or both with a comma between them."
     raise ImproperlyConfigured(_no_surface)
+#: Rows of one exported file, at most.
+LOCKHOUSE_EXPORT_ROWS: int = env.int("LOCKHOUSE_EXPORT_ROWS", 50_000)
+if LOCKHOUSE_EXPORT_ROWS < 1:
+    _few = "LOCKHOUSE_EXPORT_ROWS is the most rows that an exported file may have: 1 or more."
+    raise ImproperlyConfigured(_few)
 
 _LOOPBACK: Final = ["localhost", "127.0.0.1", "[::1]"]
 ALLOWED_HOSTS: list[str] = env.list(

@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Query, Router
 
+from console import shown
 from console.api.queries import refuse_unknown
 from console.api.shapes import (
     AdmissionFenceOut,
@@ -23,7 +24,7 @@ from console.api.shapes import (
     WorkQuery,
 )
 from console.forms import AuditFilter
-from console.views import audit
+from integration.audit import reads as audit
 from integration.cutover.fences import reads as fences
 from integration.cutover.inbound.verify import verify
 from integration.errors import InvalidInput, NotFound
@@ -101,6 +102,5 @@ def list_audit(request: HttpRequest, query: Query[AuditQuery]) -> Any:
     form = AuditFilter({name: value or "" for name, value in query.model_dump(exclude={"cursor"}).items()})
     if not form.is_valid():
         raise InvalidInput("The filter is not valid.", field=next(iter(form.errors)))
-    entries, newer, older = audit.page_of(form, query.cursor)
-    items = [{**entry.__dict__, "facts": dict(audit.facts_of(entry.facts))} for entry in entries]
-    return {"items": items, "newer": newer, "older": older}
+    page = audit.list_entries(shown.audit_filters(form.cleaned_data), query.cursor)
+    return {"items": plain(page.entries), "newer": page.newer, "older": page.older}

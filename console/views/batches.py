@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -15,14 +17,18 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console import shown
 from console.forms import BatchForm, DeadFilter
 from console.middleware import actor_of
-from console.paging import neighbour
+from console.paging import neighbour, without
 from console.permissions import REPLAY, VIEW, requires
+from integration.authority.values import Ref
 from integration.batches import reads, service
-from integration.batches.selection import select
+from integration.batches.expected import expect
+from integration.batches.selection import read_now, select
 from integration.batches.values import ENDED, BatchState
 from integration.errors import InvalidInput, Refused
 
 FIRST_ROWS = 10
+#: Rows that one list page can have ticked.
+MOST_TICKED = 50
 #: States in which somebody has to say go.
 STOPPED = frozenset({BatchState.WAITING, BatchState.HALTED})
 
@@ -78,13 +84,19 @@ def show(request: HttpRequest, batch_id: str) -> HttpResponse:
 def create(request: HttpRequest) -> HttpResponse:
     """Show what a bulk replay of the list's filter would take, or store it.
 
-    A POST takes only the selection that the page showed; one that drifted is 409 with the new one.
+    What died after the list was looked at (`seen_at`) is counted and left out. A POST takes only the selection that
+    the page showed; one that drifted is 409 with the new one.
     """
     filters = DeadFilter(request.GET)
     if not filters.is_valid():
         message = "The filter is not valid."
         raise InvalidInput(message)
-    selection = select(shown.dead_filters({**filters.cleaned_data, "replayed": "no"}))
+    seen_at = _moment(request.GET.get("seen_at")) or read_now()
+    ticked = _ticked(request)
+    if ticked is None:
+        selection = select(shown.dead_filters({**filters.cleaned_data, "replayed": "no"}), seen_at=seen_at)
+    else:
+        selection = select(refs=ticked)
     form = BatchForm(request.POST or None, initial={"idempotency_key": uuid.uuid4()})
     refusal, status = None, 200
     if request.method == "POST":
@@ -103,17 +115,24 @@ def create(request: HttpRequest) -> HttpResponse:
             except Refused as error:
                 refusal, status = error, error.http_status
             else:
+                if selection.arrived:
+                    messages.warning(request, f"{selection.arrived:,} that died after you looked are not in it.")
                 return redirect(reverse("batch", args=[batch.id]))
         else:
             status = 422
     context: dict[str, Any] = {
         "section": "batches",
         "selection": selection,
+        "is_ticked": ticked is not None,
+        "was": form.data.get("total") if refusal else None,
+        "expected": expect(selection, actor_of(request)),
         "first": selection.items[:FIRST_ROWS],
         "chosen": [(label, value) for name, label, value in filters.chosen() if name != "replayed"],
         "form": form,
         "refusal": refusal,
-        "query": request.GET.urlencode(),
+        "query": _query(request, seen_at),
+        "with_arrived": without(request, "seen_at"),
+        "list_query": without(request, "seen_at", "ref", "ticked").partition("?")[2],
         "read_at": timezone.now(),
     }
     return render(request, "console/batches/new.html", context, status=status)
@@ -131,10 +150,56 @@ def go(request: HttpRequest, batch_id: str) -> HttpResponse:
 @require_POST
 @requires(REPLAY)
 @requires(VIEW)
+def pause(request: HttpRequest, batch_id: str) -> HttpResponse:
+    """Stop a running bulk replay for a while."""
+    service.pause(batch_id, actor=actor_of(request))
+    return redirect(reverse("batch", args=[batch_id]))
+
+
+@require_POST
+@requires(REPLAY)
+@requires(VIEW)
+def resume(request: HttpRequest, batch_id: str) -> HttpResponse:
+    """Let a paused bulk replay go on where it was."""
+    service.resume(batch_id, actor=actor_of(request))
+    return redirect(reverse("batch", args=[batch_id]))
+
+
+@require_POST
+@requires(REPLAY)
+@requires(VIEW)
 def cancel(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Stop a bulk replay for good."""
     service.cancel(batch_id, actor=actor_of(request))
     return redirect(reverse("batch", args=[batch_id]))
+
+
+def _ticked(request: HttpRequest) -> list[Ref] | None:
+    """Return the rows that were ticked, or None where all that match are meant."""
+    texts = request.GET.getlist("ref")
+    if not texts and "ticked" not in request.GET:
+        return None
+    if len(texts) > MOST_TICKED:
+        message = f"{len(texts)} rows are ticked: {MOST_TICKED} at most; use a filter for more."
+        raise InvalidInput(message, field="ref")
+    return [Ref.parse(text) for text in texts]
+
+
+def _query(request: HttpRequest, seen_at: datetime) -> str:
+    params = request.GET.copy()
+    params["seen_at"] = seen_at.isoformat()
+    params.pop("cursor", None)
+    return params.urlencode()
+
+
+def _moment(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        message = "seen_at is a time like 2026-01-31T12:00:00+00:00: open the list again."
+        raise InvalidInput(message, field="seen_at") from None
 
 
 def _place(text: str | None) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 
 from django.core.cache import cache
 from django.core.serializers.json import DjangoJSONEncoder
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -15,12 +17,16 @@ from console import shown
 from console.access.reads import rights_of
 from console.forms import DeadFilter
 from console.middleware import actor_of
-from console.models import AuditEntry
-from console.paging import neighbour, without
+from console.models import AuditEntry, User
+from console.paging import neighbour, order_links, query_of, without
 from console.permissions import REPLAY, VIEW, requires
+from console.saved import address_of, list_views
+from console.viewed import note_dead
 from integration.authority import reads, service
 from integration.authority.values import Ref
+from integration.batches.selection import read_now
 from integration.errors import InvalidInput
+from integration.exports.service import largest
 from integration.values import plain
 from integration.work.figures import namespaces
 
@@ -46,8 +52,13 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     filters = shown.dead_filters(form.cleaned_data)
     rights = rights_of(request.user)
     within = rights.reach(VIEW)
+    may_bulk = request.user.has_perm(VIEW) and request.user.has_perm(REPLAY)
+    # Before the rows: what dies in between is seen and told as new, never the other way round.
+    kept = _kept(request, seen_at=read_now() if may_bulk else None)
+    oldest_first = shown.is_oldest_first(request.GET)
+    cursor = request.GET.get("cursor") or None
     try:
-        page = reads.list_dead(filters, request.GET.get("cursor") or None, PAGE_ROWS, within=within)
+        page = reads.list_dead(filters, cursor, PAGE_ROWS, within=within, oldest_first=oldest_first)
     except InvalidInput as error:
         if error.data_fields.get("field") != "namespace":
             raise
@@ -63,14 +74,17 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "clear": without(request, *form.fields),
         "tabs": [(label, value, _with_replayed(request, value)) for label, value in TABS],
         "chosen": form.cleaned_data["replayed"],
+        "oldest_first": oldest_first,
+        "may_bulk": may_bulk,
+        "kept": list(kept.items()),
+        "bulk_query": kept.urlencode(),
     }
     if request.htmx:  # type: ignore[attr-defined]
         return render(request, "console/dlq/_rows.html", context)
     context |= {
         "count": reads.count_dead(filters, cap=10_000, within=within),
-        "namespaces": cache.get_or_set("namespaces", namespaces, SUGGESTIONS_SECONDS)
-        if within.is_everywhere
-        else within.namespaces,
+        "orders": order_links(request, oldest_first=oldest_first),
+        **(_for_everywhere(request) if within.is_everywhere else {"namespaces": within.namespaces}),
     }
     return render(request, "console/dlq/page.html", context)
 
@@ -82,6 +96,7 @@ def show(request: HttpRequest, ref: str) -> HttpResponse:
     parsed, actor = Ref.parse(ref), actor_of(request)
     detail = reads.get_detail(parsed, within=actor.reach(VIEW))
     original = detail.lineage.ancestors[-1] if detail.lineage.ancestors else None
+    note_dead(request, detail.row)
     context = {
         "section": "dlq",
         "detail": detail,
@@ -98,9 +113,11 @@ def show(request: HttpRequest, ref: str) -> HttpResponse:
 def download(request: HttpRequest, ref: str) -> HttpResponse:
     """Download the same sanitized facts that the page shows, as JSON."""
     parsed, actor = Ref.parse(ref), actor_of(request)
+    detail = reads.get_detail(parsed, within=actor.reach(VIEW))
+    note_dead(request, detail.row)
     body = {
         "read_at": timezone.now(),
-        "row": plain(reads.get_detail(parsed, within=actor.reach(VIEW))),
+        "row": plain(detail),
         "plan": plain(service.plan(parsed, actor)),
     }
     response = JsonResponse(
@@ -110,6 +127,30 @@ def download(request: HttpRequest, ref: str) -> HttpResponse:
     )
     response["Content-Disposition"] = f'attachment; filename="{parsed.id}.json"'
     return response
+
+
+def _for_everywhere(request: HttpRequest) -> dict[str, Any]:
+    """Return what only a reader of every namespace is offered: saved views, exports, suggestions of namespaces."""
+    return {
+        "views": [
+            (view, address_of(view, zone=request.zone))  # type: ignore[attr-defined]
+            for view in list_views(cast("User", request.user), "dlq")
+        ],
+        "list_query": query_of(request),
+        "export_to": f"{reverse('dlq-export')}?{query_of(request)}",
+        "export_largest": largest(),
+        "namespaces": cache.get_or_set("namespaces", namespaces, SUGGESTIONS_SECONDS),
+    }
+
+
+def _kept(request: HttpRequest, *, seen_at: datetime | None) -> QueryDict:
+    """Return what a bulk replay of this list is told: its filter, its zone, and when it was read."""
+    kept = QueryDict(query_of(request), mutable=True)
+    for name in ("ref", "ticked", "seen_at"):
+        kept.pop(name, None)
+    if seen_at is not None:
+        kept["seen_at"] = seen_at.isoformat()
+    return kept
 
 
 def _with_replayed(request: HttpRequest, value: str) -> str:

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from console.paging import neighbour
 from console.permissions import VIEW, requires
+from console.viewed import note
 from integration.errors import InvalidInput
 from integration.ingress import receipt_reads as reads
 from integration.states import ReceiptState
@@ -46,9 +47,11 @@ def show(request: HttpRequest, receipt_id: str) -> HttpResponse:
     # The column is ASCII; MariaDB refuses to compare it with anything else.
     if len(receipt_id) > 64 or not receipt_id.isascii():
         raise Http404
+    receipt = reads.get_receipt(receipt_id)
+    note(request, "receipt", receipt.row.receipt_id, namespace=receipt.row.namespace)
     context = {
         "section": "receipts",
-        "receipt": reads.get_receipt(receipt_id),
+        "receipt": receipt,
         "read_at": timezone.now(),
     }
     return render(request, "console/receipts/detail.html", context)

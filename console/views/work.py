@@ -14,6 +14,7 @@ from console.middleware import actor_of
 from console.models import AuditEntry
 from console.paging import neighbour
 from console.permissions import REPLAY, VIEW, requires
+from console.viewed import note
 from integration.authority.cancellation import CANCELLABLE_STATES, CancelRefused, cancel
 from integration.authority.values import Ref
 from integration.errors import InvalidInput
@@ -60,6 +61,14 @@ def show(request: HttpRequest, work_id: str) -> HttpResponse:
     if len(work_id) > 64 or not work_id.isascii():
         raise Http404
     item = reads.get_work(work_id)
+    note(
+        request,
+        "work_item",
+        item.row.work_id,
+        org_id=item.org_id,
+        namespace=item.row.namespace,
+        event_kind=item.row.event_kind,
+    )
     original = item.row.replay_of_work_id
     context = {
         "section": "work",

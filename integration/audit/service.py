@@ -77,6 +77,42 @@ def record_alone(fact: AuditFact, *, using: str = "default") -> str:
     return run_recording(lambda tx: record_in(tx, fact), name="audit.record_alone", using=using)
 
 
+def record_once(fact: AuditFact, *, within_seconds: int, using: str = "default") -> str | None:
+    """Append an entry to its actor's stream, unless the actor did the same to the same thing a short time ago.
+
+    The stream's head is read before the earlier entry is looked for: of two requests at once both take the same place,
+    and the one that loses it looks again and finds the winner's.
+
+    Args:
+        fact: What to write; its actor is an account.
+        within_seconds: How long an entry stands for what follows it.
+        using: The database alias.
+
+    Returns:
+        The entry's id, None where an earlier one stands for it.
+
+    Raises:
+        Busy: The actor's own stream was contended in every try, or the database is busy.
+
+    Locks: none.
+    """
+    params = {
+        "ref_id": fact.ref_id,
+        "action": fact.action,
+        "actor_id": fact.actor.user_id,
+        "within_seconds": within_seconds,
+    }
+
+    def unit(tx: Tx) -> str | None:
+        stream = _stream_of(fact.actor)
+        head = tx.fetch_one(audit.READ_AUDIT_HEAD, {"stream": stream})
+        if tx.fetch_one(audit.FIND_RECENT_AUDIT_ENTRY, params) is not None:
+            return None
+        return _append_behind(tx, stream, head, fact)
+
+    return run_recording(unit, name="audit.record_once", using=using)
+
+
 def run_recording(
     unit: Callable[[Tx], T], *, name: str, using: str = "default", settle: Callable[[Reader], T | None] | None = None
 ) -> T:
@@ -112,7 +148,10 @@ def _stream_of(actor: Actor) -> str:
 
 
 def _append(tx: Tx, stream: str, fact: AuditFact) -> str:
-    head = tx.fetch_one(audit.READ_AUDIT_HEAD, {"stream": stream})
+    return _append_behind(tx, stream, tx.fetch_one(audit.READ_AUDIT_HEAD, {"stream": stream}), fact)
+
+
+def _append_behind(tx: Tx, stream: str, head: Row | None, fact: AuditFact) -> str:
     clock = tx.fetch_one(audit.READ_DATABASE_TIME)
     if clock is None:
         raise errors.InvariantBroken

@@ -160,15 +160,15 @@ class RejectedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadPage:
-    """One page of dead rows, latest death first.
+    """One page of dead rows.
 
     Attributes:
-        rows: The rows, by terminal time and id, descending.
+        rows: The rows, by terminal time and id, in the order that was asked for.
         rejected: Duplicates that were left out.
-        newer: The cursor of the page before this one, None on the first.
-        older: The cursor of the page after this one, None on the last.
-        searched_back_to: Set when a filtered search stopped at its bound: the terminal time that it reached.
-            `older` goes on from there.
+        newer: The cursor of the page with newer rows, None without one.
+        older: The cursor of the page with older rows, None without one.
+        searched_back_to: Set when a filtered search stopped at its bound: the terminal time that it reached. The
+            cursor in its direction goes on from there.
         is_search_cut: A search by the first characters of an id stopped at its bound: more ids begin so.
     """
 

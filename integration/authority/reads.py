@@ -73,15 +73,17 @@ def list_dead(
     limit: int = PAGE_ROWS,
     *,
     within: Scope = EVERYWHERE,
+    oldest_first: bool = False,
     using: str = "default",
 ) -> DeadPage:
-    """Return one page of dead rows of both owners, latest death first.
+    """Return one page of dead rows of both owners, latest death first unless the oldest are asked for first.
 
     Args:
         filters: What to narrow the list to.
         cursor: `newer` or `older` of another page; None for the first page.
         limit: Rows on the page, 1 to 500.
         within: Where the reader may look; one statement for each namespace, at most 20.
+        oldest_first: Turn the one order round: rows without a terminal time begin it then.
         using: The database alias.
 
     Returns:
@@ -102,18 +104,19 @@ def list_dead(
     parts = split(filters, within)
     if filters.search is not None:
         return _search(reader, parts, has_additive=has_additive)
-    position = START if cursor is None else Cursor.decode(cursor)
+    first = _from_oldest(filters) if oldest_first else START
+    position = first if cursor is None else Cursor.decode(cursor)
     finds = [_find(reader, part, position, limit, has_additive=has_additive) for part in parts]
     found, bound = merge(finds, older=position.is_older)
     has_more = len(found) > limit
     found = found[:limit]
-    if not position.is_older:
+    newer, older = _neighbours(position, found, bound=bound, has_more=has_more, is_first=position == first)
+    if position.is_older == oldest_first:
         if len(found) < limit and bound is None:
-            # There is less than a page above: the first page shows it whole.
-            return list_dead(filters, None, limit, within=within, using=using)
+            # There is less than a page before this one: the first page shows it whole.
+            return list_dead(filters, None, limit, within=within, oldest_first=oldest_first, using=using)
         found.reverse()
     rows, rejected = _compose(reader, found, has_additive=has_additive)
-    newer, older = _neighbours(position, found, bound=bound, has_more=has_more)
     stopped = bound is not None and not has_more
     return DeadPage(
         rows=rows,
@@ -249,19 +252,20 @@ def _merge(scans: Iterable[_Scan], *, older: bool) -> tuple[list[Row], Place | N
     return [row for row in rows if (place_of(row) >= bound if older else place_of(row) <= bound)], bound
 
 
+def _from_oldest(filters: DeadFilters) -> Cursor:
+    """Return where a list begins that has the oldest rows first."""
+    return Cursor(place=Place(at=UNDATED if filters.is_any_time else LONG_AGO, id=""), is_older=False)
+
+
 def _neighbours(
-    position: Cursor, found: list[Row], *, bound: Place | None, has_more: bool
+    position: Cursor, found: list[Row], *, bound: Place | None, has_more: bool, is_first: bool
 ) -> tuple[str | None, str | None]:
-    """Return the cursors of the newer and the older page."""
-    first = place_of(found[0]) if found else position.place
-    last = place_of(found[-1]) if found else position.place
-    if position.is_older:
-        newer = None if position == START else Cursor(place=first, is_older=False).encode()
-        beyond = last if has_more else bound
-        return newer, None if beyond is None else Cursor(place=beyond, is_older=True).encode()
-    beyond = first if has_more else bound
-    newer = None if beyond is None else Cursor(place=beyond, is_older=False).encode()
-    return newer, Cursor(place=last, is_older=True).encode()
+    """Return the cursors of the newer and the older page; `found` is in the direction in which it was read."""
+    nearest = place_of(found[0]) if found else position.place
+    beyond = place_of(found[-1]) if has_more else bound
+    back = None if is_first else Cursor(place=nearest, is_older=not position.is_older).encode()
+    onward = None if beyond is None else Cursor(place=beyond, is_older=position.is_older).encode()
+    return (back, onward) if position.is_older else (onward, back)
 
 
 def _compose(

@@ -14,6 +14,8 @@ from integration.authority.listing import DeadFilters, DeadRow
 from integration.authority.values import OwnerAmbiguous, Ref
 from integration.batches.values import LARGEST, LARGEST_BY_ID
 from integration.states import WorkItemState
+from integration.storage import db
+from integration.storage.sql.audit import READ_DATABASE_TIME
 from integration.values import digest_parts, plain
 
 #: Pages that one selection looks at, at most.
@@ -43,6 +45,7 @@ class Selection:
         asked: What was asked for, by name.
         is_capped: There may be more rows that match.
         left_out: Rows that match and that nothing could replay.
+        arrived: Rows that match and died after the list was looked at; they are not among `items`.
         stale: Rows that were named by id and can be replayed no more as they are; they are among `items`.
         digest: Over the rows, in their order.
     """
@@ -52,7 +55,20 @@ class Selection:
     is_capped: bool
     left_out: int
     digest: str
+    arrived: int = 0
     stale: int = 0
+
+
+def read_now(*, using: str = "default") -> datetime:
+    """Return the database's time, aware UTC: a list that is read next shows all that died until then.
+
+    Locks: none.
+    """
+    row = db.read(using).fetch_one(READ_DATABASE_TIME)
+    if row is None:
+        raise errors.InvariantBroken
+    now: datetime = row["Now"]
+    return now
 
 
 def select(
@@ -60,6 +76,7 @@ def select(
     refs: Iterable[Ref] | None = None,
     *,
     cap: int = LARGEST,
+    seen_at: datetime | None = None,
     using: str = "default",
 ) -> Selection:
     """Read what a bulk replay would take now.
@@ -68,6 +85,8 @@ def select(
         filters: What to narrow the dead rows to; replayed ones are left out by themselves.
         refs: Rows by id, in place of a filter.
         cap: Rows at most; of more, the latest to die are taken.
+        seen_at: When the list was looked at, aware UTC: what died since is counted and not taken. Rows by id are
+            those that were seen.
         using: The database alias.
 
     Returns:
@@ -88,22 +107,24 @@ def select(
         return _by_id(tuple(refs), using)
     if filters is None:
         raise errors.InvariantBroken
-    return _by_filter(filters, cap, using)
+    return _by_filter(filters, cap, seen_at, using)
 
 
-def _by_filter(filters: DeadFilters, cap: int, using: str) -> Selection:
+def _by_filter(filters: DeadFilters, cap: int, seen_at: datetime | None, using: str) -> Selection:
     if filters.replayed:
         message = "What was replayed is not replayed again."
         raise errors.InvalidInput(message, field="replayed")
     filters = dataclasses.replace(filters, replayed=False)
     rows: dict[str, DeadRow] = {}
-    left_out, cursor = 0, None
+    left_out, arrived, cursor = 0, 0, None
     for _ in range(_MOST_PAGES):
         page = reads.list_dead(filters, cursor, _PAGE, using=using)
         left_out += sum(len(rejected.work_ids) for rejected in page.rejected)
         for row in page.rows:
             if not row.is_actionable:
                 left_out += 1
+            elif seen_at is not None and row.terminal_at is not None and row.terminal_at > seen_at:
+                arrived += 1
             else:
                 rows[row.ref.id] = row
         cursor = page.older
@@ -111,9 +132,11 @@ def _by_filter(filters: DeadFilters, cap: int, using: str) -> Selection:
             break
     taken = list(rows.values())[:cap]
     asked = {name: value for name, value in plain(filters).items() if value is not None and name != "replayed"}
+    if seen_at is not None:
+        asked |= {"seen_at": plain(seen_at), "arrived_since": arrived}
     selection = _frozen([(_place(row), _selected(row)) for row in taken], asked)
     is_capped = cursor is not None or len(rows) > cap
-    return dataclasses.replace(selection, is_capped=is_capped, left_out=left_out)
+    return dataclasses.replace(selection, is_capped=is_capped, left_out=left_out, arrived=arrived)
 
 
 def _by_id(refs: tuple[Ref, ...], using: str) -> Selection:

@@ -46,13 +46,18 @@ def filters_of(options: Mapping[str, Any]) -> DeadFilters:
         **texts,
         min_attempts=options["min_attempts"],
         max_attempts=options["max_attempts"],
-        died_after=_moment("died_after", options["died_after"]),
-        died_before=_moment("died_before", options["died_before"]),
+        died_after=moment_of("died_after", options["died_after"]),
+        died_before=moment_of("died_before", options["died_before"]),
         replayed={"yes": True, "no": False}.get(options["replayed"]),
     )
 
 
-def _moment(field: str, text: str | None) -> datetime | None:
+def moment_of(field: str, text: str | None) -> datetime | None:
+    """Return the moment that an option names, None for none.
+
+    Raises:
+        InvalidInput: It is no moment.
+    """
     if text is None:
         return None
     try:

@@ -48,6 +48,7 @@
   });
   document.addEventListener("htmx:afterSwap", (event) => {
     showPause();
+    showTicked();
     tick();
     const news = one("[data-say]", event.target) || (event.target.matches("[data-say]") ? event.target : null);
     if (news) say(news.dataset.say);
@@ -58,13 +59,14 @@
   }));
 
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-pause], [data-copy], [data-keys], [data-close], [data-keys-off], [data-print], [data-device-zone]");
+    const target = event.target.closest("[data-pause], [data-copy], [data-keys], [data-close], [data-keys-off], [data-print], [data-device-zone], [data-tick-all]");
     if (!target) return;
     if (target.matches("[data-pause]")) togglePause();
     if (target.matches("[data-keys]")) one("#keys").showModal();
     if (target.matches("[data-close]")) target.closest("dialog").close();
     if (target.matches("[data-print]")) window.print();
     if (target.matches("[data-device-zone]")) one(`#${target.dataset.deviceZone}`).value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if (target.matches("[data-tick-all]")) tickAll();
     if (target.matches("[data-keys-off]")) { keysOff(!off()); target.closest("dialog").close(); }
     if (target.matches("[data-copy]")) {
       navigator.clipboard.writeText(target.dataset.copy).then(() => {
@@ -74,6 +76,26 @@
       }, () => say("The browser did not allow copying."));
     }
   });
+
+  // Ticked rows: how many, and all of a page at once.
+  const showTicked = () => {
+    const boxes = all("[data-rows] input[name=ref]");
+    const ticked = boxes.filter((box) => box.checked).length;
+    all("[data-ticked]").forEach((node) => { node.textContent = ticked ? ` ${ticked}` : ""; });
+    all("[data-tick-all]").forEach((button) => {
+      button.hidden = boxes.length === 0;
+      button.textContent = ticked ? "Untick all" : "Tick all on this page";
+    });
+    return ticked;
+  };
+  const tickAll = () => {
+    const boxes = all("[data-rows] input[name=ref]");
+    const none = !boxes.some((box) => box.checked);
+    boxes.forEach((box) => { box.checked = none; });
+    say(`${showTicked()} rows ticked`);
+  };
+  document.addEventListener("change", (event) => { if (event.target.matches("[data-rows] input[name=ref]")) say(`${showTicked()} rows ticked`); });
+  window.addEventListener("pageshow", showTicked);
 
   // A form is sent once: the second press changes nothing, and the server would not act twice anyway.
   document.addEventListener("submit", (event) => {

@@ -13,11 +13,15 @@ from typing import Any
 import pytest
 
 from console.access.policy import BULK
+from console.models import User
 from console.permissions import CUTOVER, REPLAY, VIEW
+from console.saved import save_view
 from integration.audit import service as audit
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.values import Actor
 from tests.support.access import account, granted, proposal
+from tests.support.authority import change
+from tests.support.batches import batch_of, replayer, run_to_rest
 from tests.support.inbound import forward
 from tests.support.legacy import LegacyPack
 from tests.support.old_projections import OldPack
@@ -83,7 +87,7 @@ def _fill(installation: Installation) -> dict[str, str]:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures(open_page: Any, installation: Installation, scheme: str) -> None:
+def test_pictures(open_page: Any, installation: Installation, operator: User, scheme: str) -> None:
     """Take them all."""
     open_page.expected = ("404 (Not Found)", "400 (Bad Request)")
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -98,6 +102,9 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
 
     shot("empty-overview", "/")
     shot("empty-dlq", "/dlq/")
+    shot("empty-audit", "/audit/", ("wide",))
+    shot("empty-batches", "/batches/", ("wide",))
+    shot("empty-batch-new", "/batches/new", ("wide",))
     shot("empty-fences", "/fences/", ("wide",))
     refs = _fill(installation)
     shot("overview", "/")
@@ -116,6 +123,29 @@ def test_pictures(open_page: Any, installation: Installation, scheme: str) -> No
     refs["long"] = installation.work(SourceLane=LONG[:250], ended_ago=timedelta(seconds=20))
     for name in ("dead", "refused", "long", "replayed"):
         shot(f"detail-{name}", f"/dlq/{refs[name]}/")
+    shot("dlq-oldest", "/dlq/?sort=oldest", ("wide",))
+    shot("batch-new", "/batches/new?event_kind=prospect.updated")
+    shot("batch-drifted", f"/batches/new?seen_at={(installation.now - timedelta(minutes=30)).isoformat()[:19]}Z")
+    ticked = "&".join(f"ref={refs[name]}" for name in ("dead", "refused", "replayed", "long"))
+    shot("batch-ticked", f"/batches/new?ticked=1&{ticked}")
+    shot("batch-none", "/batches/new?ticked=1", ("wide",))
+    for name, is_shared in ((LONG[:60], True), ("Sales, not replayed", False)):
+        save_view(operator, "dlq", name=name, query="namespace=acme-sales&replayed=no", is_shared=is_shared)
+    shot("view-new", "/dlq/views/new?namespace=acme-sales&replayed=no")
+    for size, (width, height) in SIZES.items():
+        page = open_page("/dlq/?namespace=acme-sales", width=width, height=height, scheme=scheme)
+        for summary in page.locator("summary").all():
+            summary.click()
+        page.locator('input[name="ref"]').first.check()
+        page.screenshot(path=FOLDER / f"dlq-open-{size}-{scheme}.png", full_page=True)
+        page.context.close()
+    batch = batch_of(replayer("rolf"), canary=3)
+    run_to_rest()
+    for state in ("waiting", "running", "paused", "halted", "finished"):
+        code = "admission_fenced" if state == "halted" else ""
+        change("UPDATE console_replaybatch SET state = %s, halt_code = %s", state, code)
+        shot(f"batch-{state}", f"/batches/{batch.id}/", ("wide", "narrow") if state == "paused" else ("wide",))
+    shot("batches", "/batches/")
     shot("replay", f"/dlq/{refs['dead']}/replay")
     shot("replay-refused", f"/dlq/{refs['refused']}/replay", ("wide",))
     shot("replayed", f"/dlq/{refs['replayed']}/replayed")

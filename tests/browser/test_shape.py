@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 
 from console.models import User
 from console.permissions import CUTOVER, REPLAY
+from console.saved import save_view
 from tests.support.access import account, granted, proposal
 from tests.support.authority import MARIA, change, rows_of
 from tests.support.batches import batch_of
@@ -39,6 +40,10 @@ def _paths(installation: Installation) -> list[str]:
     change("UPDATE console_replaybatch SET state = 'halted', halt_code = 'admission_fenced'")
     grant = granted(account("carla"), REPLAY, namespace=installation.namespace)
     proposed = proposal(account(LONG[:150]), CUTOVER, org_id=installation.org_id)
+    paused = batch_of(MARIA)
+    change("UPDATE console_replaybatch SET state = 'paused', halt_code = '' WHERE id = %s", paused.id)
+    for name, is_shared in ((LONG[:60], True), ("mine", False)):
+        save_view(User.objects.get(username="ana"), "dlq", name=name, query="namespace=x", is_shared=is_shared)
     return [
         "/access/",
         "/access/new",
@@ -52,8 +57,13 @@ def _paths(installation: Installation) -> list[str]:
         "/",
         "/batches/",
         "/batches/new",
+        f"/batches/new?ticked=1&ref={dead}&ref={replayed}&ref={long}&seen_at=2020-01-01T00:00:00Z",
+        "/batches/new?seen_at=2020-01-01T00:00:00Z",
         f"/batches/{batch.id}/",
+        f"/batches/{paused.id}/",
         "/dlq/",
+        "/dlq/?sort=oldest",
+        "/dlq/views/new?namespace=acme-sales",
         "/dlq/?namespace=acme-sales&replayed=no",
         "/dlq/?died_after=nonsense",
         f"/dlq/{dead}/",
@@ -85,6 +95,7 @@ def _paths(installation: Installation) -> list[str]:
         "/audit/",
         "/account/",
         "/account/second-factor",
+        "/audit/?sort=oldest&actor=ana&since=2020-01-01T00:00",
         "/nowhere",
     ]
 

@@ -111,7 +111,7 @@ def test_story__by_keyboard_alone(open_page: Callable[..., Page], installation: 
     expect(page.get_by_role("button", name="Replay it")).to_be_focused()
     keys.press("Enter")
     expect(page.get_by_text("waits for a worker")).to_be_visible()
-    assert "By keyboard" == AuditEntry.objects.get(ref_id=ref, outcome="done").reason
+    assert "By keyboard" == AuditEntry.objects.get(ref_id=ref, action="work_item.replayed", outcome="done").reason
 
 
 def test_story__a_second_try_reads_that_one_replayed_it_oneself(

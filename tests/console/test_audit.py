@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from console.models import AuditEntry
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record_alone
+from integration.errors import Busy
 from integration.values import Actor
+from tests.support.authority import change
 from tests.support.rows import Installation
 
 pytestmark = pytest.mark.django_db(transaction=True)
+VIEWED = AuditEntry.objects.filter(action__endswith=".viewed")
 
 
 def _tell(
@@ -94,3 +98,63 @@ def test_audit__a_forged_cursor_is_a_400(auditor: Client) -> None:
 def test_audit__is_closed_to_those_who_only_replay(replayer: Client, installation: Installation) -> None:
     assert 403 == replayer.get("/audit/").status_code
     assert 'data-go="audit"' not in replayer.get("/").content.decode()
+
+
+def test_audit__of_a_time_and_in_the_other_order(auditor: Client) -> None:
+    for number in range(3):
+        _tell(ref=f"r-{number}")
+    newest = re.findall(r'href="/dlq/(r-\d)/"', auditor.get("/audit/").content.decode())
+    text = auditor.get("/audit/?sort=oldest").content.decode()
+    assert newest[::-1] == re.findall(r'href="/dlq/(r-\d)/"', text) == ["r-0", "r-1", "r-2"]
+    assert 'sort=oldest" aria-current="page"' in text
+    assert 0 == _rows(auditor.get("/audit/?until=2020-01-01T00:00").content.decode())
+    narrowed = "/audit/?since=2020-01-01T00:00&action=work_item.replayed"
+    assert 3 == _rows(auditor.get(narrowed).content.decode())
+    assert 400 == auditor.get("/audit/?since=soon").status_code
+    assert 400 == auditor.get("/audit/?sort=up").status_code
+
+
+@pytest.mark.parametrize(
+    ("path", "action"),
+    [
+        ("/dlq/{work}/", "work_item.viewed"),
+        ("/dlq/{work}/json", "work_item.viewed"),
+        ("/work/{work}/", "work_item.viewed"),
+        ("/receipts/{receipt}/", "receipt.viewed"),
+    ],
+)
+def test_view__of_a_row_is_told_once_an_hour_for_each_account(
+    signed_in: Any, installation: Installation, path: str, action: str
+) -> None:
+    work, other = installation.work(), installation.work()
+    receipt = installation.quarantined()
+    for name in ("vera", "uma"):
+        client = signed_in(name, "Viewer")
+        for _ in range(2):
+            assert 200 == client.get(path.format(work=work, receipt=receipt)).status_code
+    seen = receipt if "receipt" in path else work
+    told = [(entry.actor_name, entry.action, entry.ref_id) for entry in VIEWED.order_by("at")]
+    assert [("vera", action, seen), ("uma", action, seen)] == told
+    if "receipt" not in path:
+        client.get(path.format(work=other))
+        assert 3 == VIEWED.count()
+    change("UPDATE console_auditentry SET at = at - INTERVAL 61 MINUTE")
+    client.get(path.format(work=work, receipt=receipt))
+    assert 2 == VIEWED.filter(ref_id=seen, actor_name="uma").count()
+
+
+def test_view__of_what_is_not_there_or_not_allowed_is_no_view(viewer: Client, auditor: Client) -> None:
+    assert 404 == viewer.get("/dlq/00000000-0000-7000-8000-000000000000/").status_code
+    assert 403 == auditor.get("/dlq/00000000-0000-7000-8000-000000000000/").status_code
+    assert 0 == VIEWED.count()
+
+
+def test_view__that_cannot_be_told_is_shown_all_the_same(
+    viewer: Client, installation: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def busy(*_: Any, **__: Any) -> None:
+        raise Busy
+
+    monkeypatch.setattr("console.viewed.record_once", busy)
+    assert 200 == viewer.get(f"/dlq/{installation.work()}/").status_code
+    assert "audit.view_not_recorded" in caplog.text

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.test import Client
@@ -12,6 +14,8 @@ from django.test import Client
 from console.models import AuditEntry, ReplayBatch, User
 from integration.batches.reads import get_batch
 from integration.batches.values import Totals
+from integration.values import new_id
+from tests.support.authority import change
 from tests.support.batches import children_by_original, run_to_rest
 from tests.support.html import Markup
 from tests.support.rows import Installation
@@ -120,6 +124,142 @@ def test_cancel__and_go_are_refused_with_a_conflict_where_they_mean_nothing(
     assert run_to_rest() == 0
 
 
+def test_ticked__rows_are_replayed_and_no_others(replayer: Client, installation: Installation) -> None:
+    refs = [installation.work() for _ in range(3)]
+    text = replayer.get("/dlq/?attempts=1").content.decode()
+    assert [] == Markup(text).faults()
+    boxes = re.findall(r'name="ref" value="(work_item:[^"]+)"', text)
+    assert sorted(f"work_item:{ref}" for ref in refs) == sorted(boxes)
+    query = f"?attempts=1&ticked=1&ref={boxes[0]}&ref={boxes[2]}"
+    confirm = replayer.get(f"/batches/new{query}").content.decode()
+    assert "Replay 2 rows" in confirm
+    assert "The rows that you ticked" in confirm
+    assert 'href="/dlq/?attempts=1"' in confirm
+    assert 302 == send(replayer, query).status_code
+    run_to_rest()
+    assert {box.partition(":")[2]: 1 for box in (boxes[0], boxes[2])} == children_by_original()
+
+
+def test_ticked__none_is_none_and_never_all(replayer: Client, installation: Installation) -> None:
+    installation.work()
+    text = replayer.get("/batches/new?ticked=1").content.decode()
+    assert "none is ticked" in text
+    assert "Replay 0 rows" in text
+    assert 409 == send(replayer, "?ticked=1").status_code
+    assert 0 == ReplayBatch.objects.count()
+
+
+@pytest.mark.parametrize("query", ["ref=nonsense", "&".join(f"ref={new_id()}" for _ in range(51)), "seen_at=soon"])
+def test_ticked__more_than_a_page_or_what_is_no_row_or_time_is_refused(replayer: Client, query: str) -> None:
+    response = replayer.get(f"/batches/new?{query}")
+    assert 400 == response.status_code
+    assert re.search("50 at most|A reference is|seen_at is a time", response.content.decode())
+
+
+def test_ticked__rows_that_changed_since_are_told_and_kept_in_the_ledger(
+    replayer: Client, installation: Installation
+) -> None:
+    seen, taken = installation.work(), installation.work(ReplayedAt=installation.now)
+    query = f"?ticked=1&ref={seen}&ref={taken}"
+    text = replayer.get(f"/batches/new{query}").content.decode()
+    assert "1 of the ticked rows is" in text
+    assert "<b>1 of 2</b> would be replayed now" in text
+    assert "already_replayed" in text
+    batch_id = send(replayer, query)["Location"].split("/")[2]
+    run_to_rest()
+    assert Totals(replayed=1, lost_race=1) == get_batch(batch_id).totals
+
+
+def test_all_matching__leaves_out_what_died_after_the_list_was_seen_and_says_so(
+    replayer: Client, installation: Installation
+) -> None:
+    before = [installation.work(ended_ago=timedelta(minutes=1)) for _ in range(2)]
+    listed = replayer.get("/dlq/?attempts=1").content.decode()
+    link = re.search(r'href="/batches/new(\?[^"]+seen_at=[^"]+)"', listed)
+    assert link is not None
+    # As it would stand on a page that was opened half a minute ago.
+    seen_at = quote((installation.now - timedelta(seconds=30)).isoformat())
+    query = re.sub("seen_at=.+", f"seen_at={seen_at}", link.group(1).replace("&amp;", "&"))
+    for _ in range(3):
+        installation.work(ended_ago=timedelta())
+    confirm = replayer.get(f"/batches/new{query}").content.decode()
+    assert [] == Markup(confirm).faults()
+    assert "Replay 2 rows" in confirm
+    assert "3 more rows died since you looked" in confirm
+    response = send(replayer, query)
+    where = replayer.get(response["Location"]).content.decode()
+    assert "3 that died after you looked are not in it" in where
+    assert "arrived since 3" in where
+    run_to_rest()
+    assert dict.fromkeys(before, 1) == children_by_original()
+    again = re.search(r'href="([^"]+)">Look again, with them', confirm)
+    assert again is not None
+    assert "Replay 3 rows" in replayer.get(again.group(1).replace("&amp;", "&")).content.decode()
+
+
+def test_confirm__says_how_many_there_were_when_the_selection_drifted(
+    replayer: Client, installation: Installation
+) -> None:
+    refs = [installation.work(ended_ago=timedelta(minutes=1)) for _ in range(2)]
+    text = replayer.get("/batches/new").content.decode()
+    fields = dict(re.findall(r'<input type="hidden" name="([a-z_]+)" value="([^"]*)"', text))
+    change("UPDATE _System_ConnectorWorkItem SET ReplayedAt = TerminalAt WHERE WorkId = %s", refs[0])
+    response = replayer.post("/batches/new", {"reason": "x", "halt_after": "10", **fields})
+    assert 409 == response.status_code
+    assert "The page showed 2 rows; now it is 1." in response.content.decode()
+
+
+def test_confirm__shows_expected_refusals_and_where_the_rows_go(replayer: Client, installation: Installation) -> None:
+    for _ in range(3):
+        installation.work()
+    installation.fence(installation.kind)
+    text = replayer.get("/batches/new").content.decode()
+    assert "<b>0 of 3</b> would be replayed now" in text
+    assert "<code>admission_fenced</code>" in text
+    assert f"3 × {installation.kind}" in text
+    assert "incarnation 4; route version 12" in text
+    assert "died under" not in text
+
+
+def test_pause__and_resume_are_buttons_of_the_states_in_which_they_mean_something(
+    replayer: Client, installation: Installation
+) -> None:
+    for _ in range(2):
+        installation.work()
+    where = send(replayer)["Location"]
+    batch_id = where.split("/")[2]
+
+    def buttons() -> list[str]:
+        text = replayer.get(where).content.decode()
+        assert [] == Markup(text).faults()
+        return re.findall(r'id="batch-(\w+)"', text)
+
+    assert ["pause", "cancel"] == buttons()
+    assert 302 == press(replayer, batch_id, "pause").status_code
+    assert (["resume", "cancel"], 0) == (buttons(), run_to_rest())
+    text = replayer.get(where).content.decode()
+    assert "with 2 of 2 left" in text
+    assert "0 + 0 + 0 + 0 + 2 = 2, every row of the selection" in text
+    assert 409 == press(replayer, batch_id, "pause").status_code
+    assert 302 == press(replayer, batch_id, "resume").status_code
+    assert (2, []) == (run_to_rest(), buttons())
+    assert ["paused", "paused", "resumed"] == [
+        entry.action.partition(".")[2]
+        for entry in AuditEntry.objects.filter(action__in=["replay_batch.paused", "replay_batch.resumed"]).order_by(
+            "seq"
+        )
+    ]
+
+
+def test_progress__says_when_its_sum_is_not_the_total(replayer: Client, installation: Installation) -> None:
+    installation.work()
+    where = send(replayer)["Location"]
+    ReplayBatch.objects.update(total=2)
+    text = replayer.get(where).content.decode()
+    assert "The ledger does not add up" in text
+    assert "not the 2 selected" in text
+
+
 @pytest.mark.evidence("A-32")
 def test_rights__that_are_taken_away_close_every_button(
     replayer: Client, signed_in: Callable[..., Client], installation: Installation
@@ -133,7 +273,7 @@ def test_rights__that_are_taken_away_close_every_button(
     viewer.handler.enforce_csrf_checks = replayer.handler.enforce_csrf_checks = False
     User.objects.get(username="rolf").groups.clear()
     for client in (viewer, replayer):
-        for path in ("new", f"{batch_id}/go", f"{batch_id}/cancel"):
+        for path in ("new", *(f"{batch_id}/{verb}" for verb in ("go", "pause", "resume", "cancel"))):
             assert 403 == client.post(f"/batches/{path}", {"reason": "x"}).status_code
     assert "running" == get_batch(batch_id).state
     assert 1 == ReplayBatch.objects.count()

@@ -20,6 +20,10 @@ PATHS = [
     "/",
     "/dlq/",
     "/dlq/?replayed=no&attempts=1",
+    "/dlq/?sort=oldest",
+    "/dlq/export",
+    "/dlq/views/new?namespace=acme-sales",
+    "/dlq/views/{ref}/delete",
     "/dlq/{ref}/",
     "/dlq/{ref}/json",
     "/dlq/{ref}/replay",
@@ -32,6 +36,8 @@ PATHS = [
     "/batches/{batch}/?after=1",
     "/batches/{batch}/?after=x",
     "/batches/{batch}/go",
+    "/batches/{batch}/pause",
+    "/batches/{batch}/resume",
     "/batches/{batch}/cancel",
     "/work/",
     "/work/?state=dead",
@@ -74,6 +80,8 @@ PATHS = [
     "/access/{grant}/",
     "/access/{grant}/confirm",
     "/access/{grant}/revoke",
+    "/audit/?actor=ana&sort=oldest",
+    "/audit/export",
     "/api/v1/",
     "/api/v1/openapi.json",
     "/api/v1/connector-events",
@@ -154,6 +162,11 @@ def test_canaries__none_reaches_an_operator(
         answers.append(client.get(path.format(**refs), headers={"HX-Request": "true"}))
     assert {200, 201, 302, 400, 404, 405, 409, 422} == {answer.status_code for answer in answers}
     said = [(str(answer.request["PATH_INFO"]), answer.content.decode() + str(answer.headers)) for answer in answers]
+    for path in ("/dlq/export", "/audit/export"):
+        for form in ("csv", "json"):
+            exported = client.post(path, {"csrfmiddlewaretoken": token.group(1), "format": form})
+            said.append((path, exported.getvalue().decode() + str(exported.headers)))
+            assert refs["replayed"] in said[-1][1]
     said += [("log", record.getMessage() + str(record.__dict__.get("event", ""))) for record in caplog.records]
     said += [("audit", f"{entry.reason} {entry.facts}") for entry in AuditEntry.objects.all()]
     found = [(where, name) for where, text in said for name, canary in CANARIES.items() if canary in text]

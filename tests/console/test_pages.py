@@ -14,6 +14,7 @@ from tests.support.rows import Installation
 PAGES = [
     "/",
     "/dlq/",
+    "/dlq/views/new",
     "/dlq/{ref}/",
     "/dlq/{ref}/replay",
     "/dlq/{ref}/replayed",

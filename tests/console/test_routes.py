@@ -12,6 +12,7 @@ from django.test import Client
 from console.checks import check_every_route_declares_its_permission
 from console.models import User
 from console.permissions import ADMIN_SITE, ANONYMOUS, AUDIT, GROUPS, REPLAY, SIGNED_IN, VIEW, Route, walk_routes
+from console.saved import save_view
 from integration.cutover.fences.service import arm_fence, grant_override
 from integration.cutover.rights import CUTOVER_PERMISSION
 from tests.support.authority import MARIA as KEEPER
@@ -30,6 +31,10 @@ def _path(route: Route, ref: str, namespace: str | None = None) -> str:
     path = "/" + route.pattern
     for name in ("ref", "work_id", "receipt_id", "token_id"):
         path = path.replace(f"<str:{name}>", ref)
+    if "<str:view_id>" in path:
+        owner = User.objects.filter(username="pia").first() or User.objects.create_user("olga")
+        view = save_view(owner, "dlq", name="x", query="", is_shared=True)
+        path = path.replace("<str:view_id>", view.id)
     if "_id>" in path and "fence" in path:
         at = namespace or rows_of("_System_ConnectorNamespace")[0]["Namespace"]
         fence_id = arm_fence(at, "*", reason="x", actor=KEEPER_OF_FENCES).fence.fence_id
@@ -41,7 +46,8 @@ def _path(route: Route, ref: str, namespace: str | None = None) -> str:
         path = path.replace("<str:cutover_receipt_id>", receipt["ReceiptId"])
     if "<str:batch_id>" in path:
         path = path.replace("<str:batch_id>", batch_of(KEEPER, reason="x").id)
-        change("UPDATE console_replaybatch SET state = 'waiting'")
+        state = {"batch-pause": "running", "batch-resume": "paused"}.get(route.name, "waiting")
+        change("UPDATE console_replaybatch SET state = %s", state)
     return path
 
 
@@ -49,7 +55,10 @@ def _ask(client: Client, route: Route, ref: str) -> int:
     if route.name in {"api:connector-event-replay", "api:batch-go", "api:batch-cancel"}:
         sent = {"data": {"reason": "x"}, "content_type": "application/json", "headers": {"Idempotency-Key": "k"}}
         return int(client.post(_path(route, ref), **sent).status_code)
-    if route.name in {"sign-out", "batch-go", "batch-cancel", "token-revoke", "grant-confirm", "grant-revoke"}:
+    if route.name in {"dlq-export", "audit-export"}:
+        return int(client.post(_path(route, ref), {"format": "csv"}).status_code)
+    posted = {"view-delete", "sign-out", "token-revoke", "grant-confirm", "grant-revoke"}
+    if route.name in posted | {"batch-go", "batch-pause", "batch-resume", "batch-cancel"}:
         return int(client.post(_path(route, ref)).status_code)
     return int(client.get(_path(route, ref)).status_code)
 

@@ -1,10 +1,11 @@
-"""`manage.py dlq`: list, show, plan and replay dead work, one or many, under a named operator's rights."""
+"""`manage.py dlq`: list, export, show, plan and replay dead work, one or many, under a named operator's rights."""
 
 from __future__ import annotations
 
 import json
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -14,7 +15,10 @@ from integration import errors
 from integration.authority import reads, service
 from integration.authority.listing import CappedCount, DeadPage
 from integration.authority.values import VIEW_PERMISSION, Plan, Ref, Refused, Replayed, Ruling
+from integration.exports.policy import Format
+from integration.exports.service import export_dead
 from integration.management import batches
+from integration.management.exports import add_export, write_parts
 from integration.management.filters import add_filters, filters_of
 from integration.management.operators import check_text, find_operator
 from integration.values import Actor, plain
@@ -33,6 +37,10 @@ class Command(BaseCommand):
         listing.add_argument("--cursor", help="`newer` or `older` of another page.")
         listing.add_argument("--limit", type=int, default=reads.PAGE_ROWS)
         listing.add_argument("--count", action="store_true", help="Count too, up to a cap.")
+        listing.add_argument("--oldest-first", action="store_true", help="Turn the order round.")
+        export = actions.add_parser("export", help="Write the rows that match as a file; the audit trail tells of it.")
+        add_filters(export)
+        add_export(export)
         show = actions.add_parser("show", help="Show one row: owner and why, attempts, lineage, fences.")
         plan = actions.add_parser("plan", help="Show what a replay would do; writes nothing.")
         replay = actions.add_parser("replay", help="Replay one dead row.")
@@ -44,7 +52,7 @@ class Command(BaseCommand):
         for action in (plan, replay):
             action.add_argument("--route-version", type=int, help="Refuse if another route version is live.")
         batch = actions.add_parser("batch", help="Replay in bulk: create, show, list, go, pause, resume, cancel.")
-        for action in (listing, show, plan, replay, *batches.add_verbs(batch)):
+        for action in (listing, export, show, plan, replay, *batches.add_verbs(batch)):
             action.add_argument("--as", dest="operator", required=True, help="Whose rights count, by user name.")
             action.add_argument("--json", action="store_true", help="Print one JSON document.")
 
@@ -70,8 +78,8 @@ class Command(BaseCommand):
     def _list(self, actor: Actor, options: dict[str, Any]) -> int:
         _demand(actor, VIEW_PERMISSION)
         filters = filters_of(options)
-        within = actor.reach(VIEW_PERMISSION)
-        page = reads.list_dead(filters, options["cursor"], options["limit"], within=within)
+        within, oldest_first = actor.reach(VIEW_PERMISSION), options["oldest_first"]
+        page = reads.list_dead(filters, options["cursor"], options["limit"], within=within, oldest_first=oldest_first)
         count = reads.count_dead(filters, within=within) if options["count"] else None
         if options["json"]:
             self._document({**plain(page), **({} if count is None else {"count": plain(count)})})
@@ -79,6 +87,16 @@ class Command(BaseCommand):
         self._print_page(page)
         if count is not None:
             self.stdout.write(_match(count))
+        return 0
+
+    def _export(self, actor: Actor, options: dict[str, Any]) -> int:
+        filters = filters_of(options)
+
+        def begin() -> Iterator[str]:
+            form = Format(options["format"])
+            return export_dead(filters, actor=actor, form=form, oldest_first=options["oldest_first"])
+
+        write_parts(begin, options["output"], self.stdout)
         return 0
 
     def _print_page(self, page: DeadPage) -> None:
@@ -92,9 +110,10 @@ class Command(BaseCommand):
             self.stdout.write(f"left out: Event {rejected.event_id}: {rejected.sentence}")
         if page.searched_back_to is not None:
             self.stdout.write(f"searched back to {page.searched_back_to:%Y-%m-%d %H:%M:%SZ}; go on with --cursor")
-        if page.older is not None:
-            self.stdout.write(f"older: --cursor {page.older}")
-        if not page.rows and page.older is None:
+        for word, cursor in (("newer", page.newer), ("older", page.older)):
+            if cursor is not None:
+                self.stdout.write(f"{word}: --cursor {cursor}")
+        if not page.rows and page.newer is None and page.older is None:
             self.stdout.write("No dead rows match.")
 
     def _show(self, actor: Actor, options: dict[str, Any]) -> int:

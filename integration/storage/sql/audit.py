@@ -22,6 +22,19 @@ READ_AUDIT_HEAD = Statement(
     returns=Returns.ROW,
 )
 
+# Asked in the transaction that would append, after the head was read: see `record_once`.
+FIND_RECENT_AUDIT_ENTRY = Statement(
+    name="FIND_RECENT_AUDIT_ENTRY",
+    text="""
+    SELECT id
+      FROM console_auditentry FORCE INDEX (audit_ref_at_id)
+     WHERE ref_id = %(ref_id)s AND at > UTC_TIMESTAMP(6) - INTERVAL %(within_seconds)s SECOND
+       AND action = %(action)s AND actor_id = %(actor_id)s
+     LIMIT 1
+    """,
+    returns=Returns.ROW,
+)
+
 INSERT_AUDIT_ENTRY = Statement(
     name="INSERT_AUDIT_ENTRY",
     text="""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -96,6 +96,29 @@ def test_pages__hold_every_row_once_in_order_both_ways(count: int):
     for before, after in zip(reversed(pages[:-1]), reversed(pages[1:]), strict=True):
         assert ids(reads.list_dead(DeadFilters(), after.newer)) == ids(before)
     assert pages[0].newer is None
+
+
+@pytest.mark.parametrize("times", [{}, {"died_after": datetime(2020, 1, 1, tzinfo=UTC)}])
+@pytest.mark.parametrize("limit", [1, 3, 50])
+def test_pages__with_the_oldest_first_are_the_same_list_turned_round(limit: int, times: dict[str, Any]):
+    world = World()
+    for number in range(7):
+        world.legacy(**died(world, number)) if number % 3 == 0 else world.work(**died(world, number))
+    for _ in range(2):
+        world.work(TerminalAt=None)
+    filters = DeadFilters(**times)
+    newest = ids(reads.list_dead(filters))
+    assert len(newest) == (7 if times else 9)
+    pages, cursor = [], None
+    while True:
+        pages.append(reads.list_dead(filters, cursor, limit, oldest_first=True))
+        cursor = pages[-1].newer
+        if cursor is None:
+            break
+    assert [identity for page in pages for identity in ids(page)] == newest[::-1]
+    assert pages[0].older is None
+    for before, after in itertools.pairwise(pages):
+        assert ids(reads.list_dead(filters, after.older, limit, oldest_first=True)) == ids(before)
 
 
 def test_pages__stay_in_place_while_rows_die_and_others_go():
