@@ -25,6 +25,8 @@ _TICK_SECONDS = 0.05
 _PACK_TABLES = ("Namespace", "PackInstall", "CutoverReceipt")
 # Their ordinals are above every staged one; their ids are older, so that what is fed is appended.
 _FAR = 1_000_000_000
+# Staged rows are sealed while the windows run, the far ones were made before: what is fed is due before both.
+_DUE = "UTC_TIMESTAMP(6) - INTERVAL 1 DAY"
 _ID = "CONCAT(LOWER(LPAD(HEX(n), 8, '0')), '-0000-7000-{variant}000-000000000000')"
 
 
@@ -154,9 +156,10 @@ class LockhouseDepth:
         with contextlib.closing(self._feeder.cursor()) as cursor:
             for table, index in (("Event", "UX_Event_Ordinal"), ("WorkItem", "IX_WorkItem_Pack")):
                 names = ", ".join(self._columns[table])
+                values = ", ".join(_DUE if name == "RunAfter" else name for name in self._columns[table])
                 cursor.execute(
                     f"INSERT INTO _System_Connector{table} ({names})"
-                    f" SELECT {names} FROM stage._System_Connector{table} FORCE INDEX ({index})"
+                    f" SELECT {values} FROM stage._System_Connector{table} FORCE INDEX ({index})"
                     " WHERE PackInstallId = %s AND LaneOrdinal BETWEEN %s AND %s"
                     + (" AND State = 'pending'" if table == "WorkItem" else ""),
                     (self._pack, first, last),
