@@ -41,11 +41,13 @@ def begin(user: User) -> str:
     Raises:
         Refused: The account has a second factor already.
     """
-    if is_enrolled(user.pk):
-        raise errors.Refused("The account has a second factor already; nothing was changed.")
     secret = secrets.token_bytes(_SECRET_BYTES)
     sealed = seal(secret, row_aad(SealedColumn.SECOND_FACTOR, str(user.pk)))
-    SecondFactor.objects.update_or_create(pk=user.pk, defaults={"secret": sealed, "last_step": 0})
+    draft = {"secret": sealed, "last_step": 0}
+    # A code may confirm the draft before this at any moment: what signs in is never written over.
+    is_renewed = SecondFactor.objects.filter(pk=user.pk, enrolled_at__isnull=True).update(**draft) == 1
+    if not is_renewed and not SecondFactor.objects.get_or_create(pk=user.pk, defaults=draft)[1]:
+        raise errors.Refused("The account has a second factor already; nothing was changed.")
     return base64.b32encode(secret).decode()
 
 

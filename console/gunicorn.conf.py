@@ -17,7 +17,7 @@ workers = int(os.environ.get("LOCKHOUSE_WEB_PROCESSES", "2"))
 threads = int(os.environ.get("LOCKHOUSE_WEB_THREADS", "8"))
 # Whole before it listens: the first request of a new process meets a warm one.
 preload_app = True
-# A provider waits five seconds; a page that takes longer than this is broken.
+# A process whose loop hangs is replaced; threads that wait for the database end by its own limits.
 timeout = 30
 graceful_timeout = 20
 keepalive = 5

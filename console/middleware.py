@@ -5,12 +5,15 @@ This and the management commands are the only places that turn a domain error in
 
 from __future__ import annotations
 
+import ipaddress
 import time
 import zoneinfo
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Final
 
+from django.conf import settings
 from django.contrib.auth import logout
 from django.http import (
     HttpRequest,
@@ -38,6 +41,8 @@ SEEN_EVERY_SECONDS: Final = 60
 STARTED_KEY: Final = "started_at"
 SEEN_KEY: Final = "seen_at"
 RIGHTS_KEY: Final = "rights_version"
+#: Addresses that know no session, whatever cookie comes along.
+UNATTENDED: Final = frozenset({"/csp-report"})
 #: Methods that change nothing.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 #: What `Sec-Fetch-Site` may say of a write: one of our pages sent it, or the person themselves did.
@@ -66,6 +71,26 @@ def actor_of(request: HttpRequest) -> Actor:
         permissions=rights.permissions,
         scopes=rights.scopes,
     )
+
+
+class ClientAddress:
+    """Take the client's address from the proxy that ends TLS, where the installation says that there is one.
+
+    The proxy appends whom it talked to: the last entry of `X-Forwarded-For` is its word, all before it the client's.
+    Throttled sign-ins and the trail would else hold everybody for one.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        """Keep the next layer."""
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer; without a valid entry the address stays the proxy's."""
+        if settings.LOCKHOUSE_BEHIND_TLS_PROXY:
+            last = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
+            with suppress(ValueError):
+                request.META["REMOTE_ADDR"] = str(ipaddress.ip_address(last))
+        return self.get_response(request)
 
 
 class SentFrom:
@@ -110,7 +135,8 @@ class SessionAge:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Answer, as a signed-out visitor if the session is too old."""
-        if request.user.is_authenticated:
+        # A browser sends reports by itself: they are nobody's act, and read no session.
+        if request.path not in UNATTENDED and request.user.is_authenticated:
             now = int(time.time())
             started = request.session.setdefault(STARTED_KEY, now)
             seen = request.session.get(SEEN_KEY, now)

@@ -20,6 +20,7 @@ from console.api.problems import is_api
 
 VIEW = "integration.view_connector_event"
 REPLAY = "integration.replay_connector_event"
+BULK = "integration.replay_in_bulk"
 REPAIR = "integration.repair_effect"
 CUTOVER = "integration.run_cutover"
 ACCESS = "integration.manage_access"
@@ -34,7 +35,7 @@ ANONYMOUS = "anonymous"
 
 #: Route names that anybody may call. Each is tested to disclose nothing.
 ANONYMOUS_ROUTES = frozenset(
-    {"sign-in", "sign-in-code", "healthz", "readyz", "metrics", "hook", "favicon", "csp-report"}
+    {"sign-in", "sign-in-code", "admin-sign-in", "healthz", "readyz", "metrics", "hook", "favicon", "csp-report"}
 )
 
 #: Groups that every installation starts with, and what each may do.

@@ -101,6 +101,9 @@ LOCKHOUSE_CONNECTOR_EVENTS_SERVICE: str = env.str(
 #: Requests of one API token: a minute in the long run, and at once after a rest.
 LOCKHOUSE_API_PER_MINUTE: int = env.int("LOCKHOUSE_API_PER_MINUTE", 600)
 LOCKHOUSE_API_AT_ONCE: int = env.int("LOCKHOUSE_API_AT_ONCE", 60)
+if min(LOCKHOUSE_API_PER_MINUTE, LOCKHOUSE_API_AT_ONCE) < 1:
+    _no_pace = "LOCKHOUSE_API_PER_MINUTE and LOCKHOUSE_API_AT_ONCE are 1 at least."
+    raise ImproperlyConfigured(_no_pace)
 _SURFACES: Final = frozenset({"console", "ingress"})
 LOCKHOUSE_SURFACES: frozenset[str] = frozenset(env.list("LOCKHOUSE_SURFACES", sorted(_SURFACES)))
 if not LOCKHOUSE_SURFACES or not LOCKHOUSE_SURFACES <= _SURFACES:
@@ -200,6 +203,7 @@ INSTALLED_APPS = [
     "axes",
 ]
 MIDDLEWARE = [
+    "console.middleware.ClientAddress",
     "django.middleware.security.SecurityMiddleware",
     # Webhooks end here: the layers below are for sessions and pages.
     "console.views.hooks.WebhookDoor",
@@ -262,6 +266,8 @@ AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
+# What a failed attempt is stored without: a code typed wrong is most of a right one.
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "password", "code", "csrfmiddlewaretoken"]
 AXES_LOCKOUT_CALLABLE = "console.views.errors.locked_out"
 
 # Transport
@@ -272,7 +278,8 @@ SECURE_HSTS_SECONDS = 63_072_000 if _SECURE else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = _SECURE
 SECURE_HSTS_PRELOAD = _SECURE
 SECURE_REFERRER_POLICY = "same-origin"
-if env.bool("LOCKHOUSE_BEHIND_TLS_PROXY", default=False):
+LOCKHOUSE_BEHIND_TLS_PROXY: bool = env.bool("LOCKHOUSE_BEHIND_TLS_PROXY", default=False)
+if LOCKHOUSE_BEHIND_TLS_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SESSION_COOKIE_SECURE = _SECURE
 SESSION_COOKIE_AGE = 12 * 60 * 60

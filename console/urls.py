@@ -96,6 +96,8 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("access/<str:grant_id>/revoke", access.revoke, name="grant-revoke"),
         path("audit/export", exports.audit, name="audit-export"),
         path("api/v1/", api_urls),
+        # Before the site's own: its form asks for no code.
+        path("admin/login/", session.to_sign_in, name="admin-sign-in"),
         path("admin/", admin.site.urls),
     ]
 

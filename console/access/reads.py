@@ -105,7 +105,8 @@ def _read_rows(user: User) -> tuple[set[str], list[Terms]]:
         .values_list("what", "content_type__app_label", "codename", "place")
     )
     granted = in_force().filter(user=user).order_by().annotate(what=text("granted"))
-    rows = list(held.union(granted.values_list("what", "permission", "org_id", "namespace")))
+    # A union that drops what is equal would do so by the collation of the connection, and lose a namespace.
+    rows = list(held.union(granted.values_list("what", "permission", "org_id", "namespace"), all=True))
     return (
         {f"{app}.{codename}" for what, app, codename, _ in rows if what == _HELD},
         [

@@ -46,7 +46,7 @@ class TokenDoor:
             response = _refuse(request, error, next_step="Make a new token on your account's page.")
             response["WWW-Authenticate"] = CHALLENGE
             return response
-        except (errors.Busy, OperationalError, InterfaceError):
+        except (errors.Busy, errors.CommitUnknown, OperationalError, InterfaceError):
             response = say(request, 503, code=errors.DatabaseUnavailable.code)
             response["Retry-After"] = "2"
             return response

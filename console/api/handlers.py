@@ -17,6 +17,7 @@ from ninja.openapi.schema import OpenAPISchema
 from console.answers import ANSWERS, say
 from console.api import batches, work
 from console.api.document import complete
+from console.api.once import UNCHANGED
 from console.api.problems import problem
 from console.api.queries import refuse_unknown
 from console.api.schemas import (
@@ -38,6 +39,7 @@ from integration.authority.events_admin import event_of
 from integration.authority.listing import DeadFilters, DeadRow
 from integration.authority.protocols import WorkItemDlqCapability
 from integration.authority.values import Ref, Refused
+from integration.callers.policy import UNDER_WAY_SECONDS
 from integration.values import Actor, plain
 
 #: What the published interface narrows a list by, beside the page.
@@ -171,21 +173,27 @@ def _not_supported(detail: str) -> HttpResponse:
 
 @api.exception_handler(errors.IntegrationError)
 def _domain_error(request: HttpRequest, error: errors.IntegrationError) -> HttpResponse:
-    if error.http_status >= 500 and not error.retryable:
+    if error.http_status >= 500 and not isinstance(error, (errors.Busy, errors.CommitUnknown)):
         # Its words are for the log.
         raise error
     fields = {name: plain(value) for name, value in error.data_fields.items()}
     response = _say(error.http_status, error.code, error.operator_message(), fields=fields)
     if error.retryable:
+        setattr(request, UNCHANGED, True)
         response["Retry-After"] = "2"
+    elif isinstance(error, errors.CommitUnknown):
+        # With the same key, once nobody works on it: what was stored is found then.
+        response["Retry-After"] = str(UNDER_WAY_SECONDS)
     return response
 
 
 @api.exception_handler(OperationalError)
 @api.exception_handler(InterfaceError)
 def _database_away(request: HttpRequest, error: Exception) -> HttpResponse:
-    # The driver's words name the server and the account.
-    return _domain_error(request, errors.DatabaseUnavailable())
+    # The driver's words name the server and the account. Where it broke nobody knows: the key stays bound.
+    response = _say(503, errors.DatabaseUnavailable.code, ANSWERS[503].title)
+    response["Retry-After"] = "2"
+    return response
 
 
 @api.exception_handler(ValidationError)

@@ -12,11 +12,13 @@ from console.answers import say
 from console.middleware import actor_of
 from integration import errors
 from integration.callers import kept
-from integration.callers.policy import digest_key, digest_request
+from integration.callers.policy import UNDER_WAY_SECONDS, digest_key, digest_request
 
 HEADER: Final = "Idempotency-Key"
 #: Set on an answer that was given before.
 REPEATED: Final = "Idempotent-Replay"
+#: Set on a request whose failure is known to have written nothing.
+UNCHANGED: Final = "wrote_nothing"
 _DONE: Final = range(200, 300)
 
 
@@ -46,29 +48,32 @@ def once(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBas
             response = HttpResponse(begun.body, status=begun.status, content_type="application/json; charset=utf-8")
             response[REPEATED] = "true"
             return response
-        return _work(begun, lambda: view(request, *args, **kwargs))
+        return _work(request, begun, lambda: view(request, *args, **kwargs))
 
     return guarded
 
 
-def _work(claim: kept.Claim, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    is_kept = False
-    try:
-        response = answer()
-        if isinstance(response, HttpResponse) and response.status_code in _DONE:
-            kept.keep(claim, kept.Answer(status=response.status_code, body=response.content.decode()))
-            is_kept = True
-        return response
-    finally:
-        if not is_kept:
-            kept.let_go(claim)
+def _work(request: HttpRequest, claim: kept.Claim, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+    """Answer, and keep the answer or let the key go.
+
+    After an error of the server nobody knows whether something was changed: the key stays bound to this request,
+    which may come again a minute later and meets what the service made of it.
+    """
+    response = answer()
+    if isinstance(response, HttpResponse) and response.status_code in _DONE:
+        kept.keep(claim, kept.Answer(status=response.status_code, body=response.content.decode()))
+    elif response.status_code < 500 or getattr(request, UNCHANGED, False):
+        kept.let_go(claim)
+    return response
 
 
 def _refuse(request: HttpRequest, error: errors.IntegrationError) -> HttpResponse:
-    if error.http_status >= 500 and not error.retryable:
+    if error.http_status >= 500 and not isinstance(error, (errors.Busy, errors.CommitUnknown)):
         # Its words are for the log.
         raise error
     response = say(request, error.http_status, code=error.code, sentence=error.operator_message())
     if error.retryable or error.http_status == errors.Refused.http_status:
         response["Retry-After"] = "2"
+    elif isinstance(error, errors.CommitUnknown):
+        response["Retry-After"] = str(UNDER_WAY_SECONDS)
     return response

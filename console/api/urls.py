@@ -17,7 +17,7 @@ from django.views.decorators.cache import never_cache
 from console.api.handlers import api
 from console.api.once import once
 from console.middleware import SAFE_METHODS
-from console.permissions import AUDIT, REPLAY, VIEW, requires
+from console.permissions import AUDIT, BULK, REPLAY, VIEW, requires
 
 #: What each route needs, by name; a route that is not here stops the boot.
 NEEDS: Final[dict[str, tuple[str, ...]]] = {
@@ -29,8 +29,8 @@ NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "batches": (VIEW,),
     "batch": (VIEW,),
     "batch-items": (VIEW,),
-    "batch-go": (VIEW, REPLAY),
-    "batch-cancel": (VIEW, REPLAY),
+    "batch-go": (VIEW, BULK),
+    "batch-cancel": (VIEW, BULK),
     "work-items": (VIEW,),
     "work-item": (VIEW,),
     "receipts": (VIEW,),
@@ -45,9 +45,9 @@ NEEDS: Final[dict[str, tuple[str, ...]]] = {
 #: Where something is changed: an unsafe method needs this key too, and an `Idempotency-Key`.
 WRITES: Final[dict[str, str]] = {
     "connector-event-replay": REPLAY,
-    "batches": REPLAY,
-    "batch-go": REPLAY,
-    "batch-cancel": REPLAY,
+    "batches": BULK,
+    "batch-go": BULK,
+    "batch-cancel": BULK,
 }
 
 #: What asks for the place as well.

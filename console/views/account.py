@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import segno
+from axes.handlers.proxy import AxesProxyHandler
+from django.contrib.auth.signals import user_login_failed
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -14,6 +16,7 @@ from console.account_forms import CodeForm, TokenForm
 from console.middleware import actor_of
 from console.models import User
 from console.permissions import SIGNED_IN, requires
+from console.views.errors import locked_out
 from integration.callers import tokens
 from integration.callers.policy import SCOPES
 from integration.errors import InvalidInput
@@ -30,9 +33,13 @@ def show(request: HttpRequest) -> HttpResponse:
     issued, status = None, 200
     if request.method == "POST":
         if form.is_valid():
-            issued = tokens.issue(actor=actor, **form.cleaned_data)
-            form = TokenForm(held=held)
-        else:
+            try:
+                issued = tokens.issue(actor=actor, **form.cleaned_data)
+            except InvalidInput as error:
+                form.add_error(str(error.data_fields["field"]), error.operator_message())
+            else:
+                form = TokenForm(held=held)
+        if issued is None:
             status = 422
     context = {
         "section": "account",
@@ -66,6 +73,8 @@ def second_factor(request: HttpRequest) -> HttpResponse:
     if step == "begin":
         factors.begin(user)
     elif form.is_bound and form.is_valid():
+        if not AxesProxyHandler.is_allowed(request, {"username": user.get_username()}):
+            return locked_out(request)
         try:
             codes = _step(request, user, step, form.cleaned_data["code"])
         except InvalidInput as error:
@@ -94,6 +103,8 @@ def _step(request: HttpRequest, user: User, step: str, code: str) -> tuple[str, 
     if step == "confirm":
         return factors.confirm(user, code, actor=actor)
     if not factors.accept(user.pk, code, actor=actor):
+        # Whoever took over a session could else guess until the factor is gone.
+        user_login_failed.send(sender=__name__, credentials={"username": user.get_username()}, request=request)
         raise InvalidInput("That is not the code that the app shows now, nor a recovery code.", field="code")
     factors.remove(user.pk, actor=actor)
     return ()

@@ -18,7 +18,7 @@ from console import shown
 from console.forms import BatchForm, DeadFilter
 from console.middleware import actor_of
 from console.paging import neighbour, without
-from console.permissions import REPLAY, VIEW, requires
+from console.permissions import BULK, VIEW, requires
 from integration.authority.values import Ref
 from integration.batches import reads, service
 from integration.batches.expected import expect
@@ -70,7 +70,7 @@ def show(request: HttpRequest, batch_id: str) -> HttpResponse:
         "refusals": reads.refusals(batch.id),
         "items": items[: reads.PAGE_ROWS],
         "next_after": items[reads.PAGE_ROWS - 1].position if len(items) > reads.PAGE_ROWS else None,
-        "may_replay": request.user.has_perm(REPLAY),
+        "may_replay": request.user.has_perm(BULK),
         "read_at": timezone.now(),
     }
     template = "console/batches/_progress.html" if request.htmx else "console/batches/detail.html"  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ def show(request: HttpRequest, batch_id: str) -> HttpResponse:
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@requires(REPLAY)
+@requires(BULK)
 @requires(VIEW)
 def create(request: HttpRequest) -> HttpResponse:
     """Show what a bulk replay of the list's filter would take, or store it.
@@ -139,7 +139,7 @@ def create(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@requires(REPLAY)
+@requires(BULK)
 @requires(VIEW)
 def go(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Let a bulk replay go on that waits or was halted."""
@@ -148,7 +148,7 @@ def go(request: HttpRequest, batch_id: str) -> HttpResponse:
 
 
 @require_POST
-@requires(REPLAY)
+@requires(BULK)
 @requires(VIEW)
 def pause(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Stop a running bulk replay for a while."""
@@ -157,7 +157,7 @@ def pause(request: HttpRequest, batch_id: str) -> HttpResponse:
 
 
 @require_POST
-@requires(REPLAY)
+@requires(BULK)
 @requires(VIEW)
 def resume(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Let a paused bulk replay go on where it was."""
@@ -166,7 +166,7 @@ def resume(request: HttpRequest, batch_id: str) -> HttpResponse:
 
 
 @require_POST
-@requires(REPLAY)
+@requires(BULK)
 @requires(VIEW)
 def cancel(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Stop a bulk replay for good."""

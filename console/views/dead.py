@@ -19,7 +19,7 @@ from console.forms import DeadFilter
 from console.middleware import actor_of
 from console.models import AuditEntry, User
 from console.paging import neighbour, order_links, query_of, without
-from console.permissions import REPLAY, VIEW, requires
+from console.permissions import BULK, REPLAY, VIEW, requires
 from console.saved import address_of, list_views
 from console.viewed import note_dead
 from integration.authority import reads, service
@@ -52,7 +52,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     filters = shown.dead_filters(form.cleaned_data)
     rights = rights_of(request.user)
     within = rights.reach(VIEW)
-    may_bulk = request.user.has_perm(VIEW) and request.user.has_perm(REPLAY)
+    may_bulk = request.user.has_perm(VIEW) and request.user.has_perm(BULK)
     # Before the rows: what dies in between is seen and told as new, never the other way round.
     kept = _kept(request, seen_at=read_now() if may_bulk else None)
     oldest_first = shown.is_oldest_first(request.GET)

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from console import zones
 from console.charts import Spark, spark
 from console.forms import GroupFilter
-from console.permissions import REPLAY, VIEW, requires
+from console.permissions import BULK, VIEW, requires
 from integration.authority import groups
 from integration.authority.groups import Group, GroupFilters
 
@@ -39,7 +39,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "windows": WINDOWS,
         "hours": window // timedelta(hours=1),
         "namespace": namespace,
-        "may_replay": request.user.has_perm(REPLAY),
+        "may_replay": request.user.has_perm(BULK),
         "read_at": timezone.now(),
     }
     template = "console/groups/_rows.html" if request.htmx else "console/groups/page.html"  # type: ignore[attr-defined]

@@ -61,6 +61,11 @@ class Rejection(StrEnum):
     LATE = "late"
 
 
+# A series that begins with its first count has no increase that an alert could see.
+for _reason in Rejection:
+    REJECTED.labels(_reason.value)
+
+
 _STATUS: Final = {
     Rejection.METHOD_NOT_ALLOWED: 405,
     Rejection.UNKNOWN_ROUTE: 404,

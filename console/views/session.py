@@ -6,12 +6,13 @@ import time
 from typing import Any, Final
 
 from axes.handlers.proxy import AxesProxyHandler
-from django.contrib.auth import login, logout
+from django.contrib.auth import REDIRECT_FIELD_NAME, login, logout
 from django.contrib.auth.signals import user_login_failed
-from django.contrib.auth.views import LoginView
+from django.contrib.auth.views import LoginView, redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.templatetags.static import static
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -60,6 +61,13 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
+@require_safe
+def to_sign_in(request: HttpRequest) -> HttpResponse:
+    """Send whoever comes for the account pages to the one way in, and from there back."""
+    return redirect_to_login(request.GET.get(REDIRECT_FIELD_NAME, reverse("admin:index")))
+
+
+@never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in_code(request: HttpRequest) -> HttpResponse:
     """Take the code of an account whose password was right within the last five minutes.
@@ -74,7 +82,7 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
         request.session.pop(PENDING_KEY, None)
         return redirect("sign-in")
     credentials = {"username": user.get_username()}
-    if request.method == "GET":
+    if request.method != "POST":
         return render(request, "console/sign_in_code.html", {})
     if not AxesProxyHandler.is_allowed(request, credentials):
         return locked_out(request)

@@ -171,7 +171,7 @@ def window_of(now: datetime, length: timedelta, namespace: str | None = None) ->
 
 
 def narrowed(filters: GroupFilters, back_to: datetime | None) -> GroupFilters:
-    """Return the part of a window that was looked at."""
+    """Return the part of a window that was looked at, from the beginning of its first minute."""
     if back_to is None:
         return filters
-    return replace(filters, start=back_to.replace(second=0, microsecond=0) + timedelta(minutes=1))
+    return replace(filters, start=back_to.replace(second=0, microsecond=0))

@@ -62,4 +62,6 @@ def _find_by_prefix(reader: Reader, text: str, namespace: str | None, *, has_add
         "limit": SEARCH_ROWS,
     }
     rows = reader.fetch_all(sql.FIND_DEAD_BY_PREFIX if has_additive else sql.FIND_EVENT_DEAD_BY_PREFIX, params)
-    return [row["EventId"] for row in rows if row["What"] == "found"], any(row["What"] == "more" for row in rows)
+    found_ids = [row["EventId"] for row in rows if row["What"] == "found"]
+    # What lies behind a full part may match the other filters where the part does not.
+    return found_ids, len(found_ids) >= SEARCH_ROWS or len(found_ids) < len(rows)

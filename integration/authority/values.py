@@ -21,6 +21,7 @@ BULK_PERMISSION: Final = "integration.replay_in_bulk"
 
 #: What an operator needs to replay.
 BOTH_PERMISSIONS: Final = frozenset({VIEW_PERMISSION, REPLAY_PERMISSION})
+BULK_PERMISSIONS: Final = BOTH_PERMISSIONS | {BULK_PERMISSION}
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -19,7 +19,7 @@ import structlog
 
 from integration import errors
 from integration.authority import service as authority
-from integration.authority.values import BOTH_PERMISSIONS, Ref, RefKind, Refused, Replayed
+from integration.authority.values import BULK_PERMISSIONS, Ref, RefKind, Refused, Replayed
 from integration.batches import service
 from integration.batches.accounts import actor_of
 from integration.batches.reads import get_batch
@@ -186,7 +186,7 @@ class Runner:
     def _do(self, batch: Batch, item: Row, last: deque[Row], now: datetime) -> _Stop | None:
         """Replay one row and note what became of it, in the ledger and in front of `last`."""
         actor = actor_of(batch.created_by_id, batch.created_by_name)
-        if not all(actor.may(permission) for permission in BOTH_PERMISSIONS):
+        if not all(actor.may(permission) for permission in BULK_PERMISSIONS):
             return _Stop(state=BatchState.HALTED, code=errors.NotAllowed.code)
         try:
             ended = _replay(batch, item, actor)

@@ -9,7 +9,7 @@ from integration import errors
 from integration.audit.policy import AuditFact, AuditOutcome, check_reason
 from integration.audit.service import record_alone, record_in, run_recording
 from integration.authority import requests
-from integration.authority.values import BOTH_PERMISSIONS
+from integration.authority.values import BULK_PERMISSIONS
 from integration.batches.reads import get_batch
 from integration.batches.selection import Selection
 from integration.batches.values import (
@@ -286,7 +286,7 @@ def _find_before(digest: str | None, using: str) -> Batch | None:
 
 
 def _demand(actor: Actor) -> None:
-    if not all(actor.may(permission) for permission in BOTH_PERMISSIONS):
+    if not all(actor.may(permission) for permission in BULK_PERMISSIONS):
         raise errors.NotAllowed
 
 

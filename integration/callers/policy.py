@@ -20,7 +20,7 @@ LONGEST_DAYS: Final = 365
 KEY_CHARACTERS: Final = 200
 #: How long an answer is kept for a repetition of its request.
 KEPT_SECONDS: Final = 24 * 3600
-#: How long a request is taken to be under way; longer than the web server lets one run.
+#: How long a request is taken to be under way: longer than it waits for the database, all its tries included.
 UNDER_WAY_SECONDS: Final = 60
 
 #: What a token can be given, and what that means.

@@ -20,6 +20,7 @@ from integration.failpoints import failpoint
 from integration.ingress import crypto, idempotency, materialize
 from integration.ingress.backlog import HeldBacklog
 from integration.ingress.materialize import MaterializedBatch, Position
+from integration.ingress.policy import QuarantineCode
 from integration.storage import db
 from integration.storage.sql import packs, receipts
 from integration.values import ReceiptId, canonical_json, new_id
@@ -38,6 +39,9 @@ QUARANTINED = Counter("lockhouse_ingress_quarantined_total", "Receipts that cann
 PLACED = Counter(
     "lockhouse_projection_placed_total", "Sources of a batch, by where their inputs went in the ranges.", ["place"]
 )
+# A series that begins with its first count has no increase that an alert could see.
+for _code in QuarantineCode:
+    QUARANTINED.labels(_code.value)
 MATERIALIZER_ERRORS = Counter("lockhouse_ingress_materializer_errors_total", "Batches that failed, by code.", ["code"])
 
 

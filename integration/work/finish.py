@@ -48,6 +48,9 @@ class Ended(StrEnum):
     ACKNOWLEDGE_CANCEL = "acknowledge_cancel"
 
 
+# A series that begins with its first count has no increase that an alert could see.
+for _ended in Ended:
+    metrics.FINISHED.labels(_ended)
 #: The ends that `finish_many` stores.
 STORED_TOGETHER: Final = frozenset({Ended.COMPLETE, Ended.SKIP})
 #: The ends whose states the reaper reaches, too.

@@ -34,6 +34,7 @@ class Backoff:
             wait: Waits for so many seconds, or less when the role is to stop.
         """
         self._role = role
+        metrics.OUTAGES.labels(role)
         self._wait = wait
         self._failures = 0
 

@@ -360,6 +360,38 @@ def test_csp_report__is_counted_and_not_repeated(body: Any, directive: str, capl
 
 
 @pytest.mark.django_db
+def test_csp_report__of_somebody_signed_in_reads_and_keeps_no_session_alive(
+    viewer: Client, django_assert_num_queries: Any
+) -> None:
+    viewer.get("/dlq/")
+    report = json.dumps({"csp-report": {"effective-directive": "script-src"}})
+    with django_assert_num_queries(0):
+        assert 204 == viewer.post("/csp-report", report, content_type="application/csp-report").status_code
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("is_behind", "forwarded", "address"),
+    [
+        (True, "198.51.100.7", "198.51.100.7"),
+        (True, "203.0.113.9, 198.51.100.7", "198.51.100.7"),
+        (True, "198.51.100.7, nonsense", "127.0.0.1"),
+        (True, "2001:db8::1", "2001:db8::1"),
+        (True, "", "127.0.0.1"),
+        (False, "198.51.100.7", "127.0.0.1"),
+    ],
+)
+def test_address__is_what_the_proxy_appended_and_nothing_that_a_client_says(
+    settings: Any, *, is_behind: bool, forwarded: str, address: str
+) -> None:
+    settings.LOCKHOUSE_BEHIND_TLS_PROXY = is_behind
+    sent = {"username": "nobody", "password": "wrong"}
+    Client().post("/sign-in/", sent, headers={"X-Forwarded-For": forwarded})
+    assert [address] == [row["ip_address"] for row in rows_of("axes_accessattempt")]
+    assert [address] == [row["remote_addr"] for row in rows_of("console_auditentry")]
+
+
+@pytest.mark.django_db
 def test_headers__say_what_browsers_must_hold_to(viewer: Client) -> None:
     for place in ("/", "/sign-in/", "/no-such", "/api/v1/connector-events"):
         response = viewer.get(place)

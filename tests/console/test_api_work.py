@@ -10,8 +10,9 @@ import pytest
 from django.test import Client
 
 from console.models import AuditEntry, User
-from console.permissions import AUDIT, REPLAY, VIEW
-from integration.callers import tokens
+from console.permissions import AUDIT, BULK, REPLAY, VIEW
+from integration import errors
+from integration.callers import kept, tokens
 from integration.values import Actor
 from tests.support.authority import change, rows_of
 from tests.support.batches import run_to_rest
@@ -39,7 +40,7 @@ class Caller:
 
 @pytest.fixture
 def rolf(person: Callable[..., User]) -> Caller:
-    return Caller(person("rolf", "Replayer"), VIEW, REPLAY)
+    return Caller(person("rolf", "Replayer"), VIEW, REPLAY, BULK)
 
 
 def test_work_items__are_listed_by_state_and_page(rolf: Caller, installation: Installation) -> None:
@@ -77,7 +78,7 @@ def test_audit__needs_its_right_and_tells_the_chain(rolf: Caller, person: Callab
     ida = Caller(person("ida", "Auditor"), AUDIT)
     page = ida.get("audit", {"action": "api_token.issued", "actor": "rolf"}).json()
     (entry,) = AuditEntry.objects.filter(action="api_token.issued", actor_name="rolf")
-    assert [(entry.id, entry.digest, ["integration.replay_connector_event", "integration.view_connector_event"])] == [
+    assert [(entry.id, entry.digest, sorted([BULK, REPLAY, VIEW]))] == [
         (item["id"], item["digest"], item["facts"]["scopes"]) for item in page["items"]
     ]
     assert 400 == ida.get("audit", {"cursor": "x"}).status_code
@@ -86,6 +87,14 @@ def test_audit__needs_its_right_and_tells_the_chain(rolf: Caller, person: Callab
 def test_cutovers__of_what_has_none_are_nothing_here(rolf: Caller, installation: Installation) -> None:
     answer = rolf.get(f"cutovers/{uuid.uuid4()}")
     assert (404, "application/problem+json") == (answer.status_code, answer["Content-Type"])
+
+
+def test_cutovers__tell_who_owned_a_packs_work_and_whether_the_receipts_hold(
+    rolf: Caller, installation: Installation
+) -> None:
+    found = rolf.get(f"cutovers/{installation.pack_id}").json()
+    assert installation.pack_id == found["pack_install_id"]
+    assert isinstance(found["holds"], bool)
 
 
 @pytest.mark.parametrize("path", ["work-items", "receipts", "fences", "batches", "connector-events"])
@@ -116,6 +125,57 @@ def test_batch__is_made_of_a_filter_and_runs(rolf: Caller, installation: Install
     assert [batch_id] == [batch["id"] for batch in rolf.get("batches").json()["items"]]
     (entry,) = AuditEntry.objects.filter(action="replay_batch.created")
     assert ("rolf", "api") == (entry.actor_name, entry.via)
+
+
+def test_batch__a_key_stays_bound_while_nobody_knows_what_became_of_its_request(
+    rolf: Caller, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.work()
+    asked = {"reason": "Stage names are fixed", "filter": {"namespace": "acme-sales"}}
+
+    def breaks(*args: Any, **kwargs: Any) -> None:
+        raise errors.DatabaseUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kept, "keep", breaks)
+        assert 503 == rolf.post("batches", asked, "k").status_code
+    assert 1 == len(rows_of("console_replaybatch"))
+    other = rolf.post("batches", {**asked, "filter": {"namespace": "beta"}}, "k")
+    assert (422, "idempotency_key_reused") == (other.status_code, other.json()["code"])
+    early = rolf.post("batches", asked, "k")
+    assert (409, "2") == (early.status_code, early["Retry-After"])
+    change("UPDATE console_keptanswer SET under_way_until = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
+    late = rolf.post("batches", asked, "k")
+    assert (201, rows_of("console_replaybatch")[0]["id"]) == (late.status_code, late.json()["id"])
+
+
+def test_batch__an_unknown_commit_is_told_and_keeps_its_key(
+    rolf: Caller, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.work()
+
+    def unknown(*args: Any, **kwargs: Any) -> None:
+        raise errors.CommitUnknown
+
+    with monkeypatch.context() as patched:
+        patched.setattr("integration.batches.service.create", unknown)
+        answer = rolf.post("batches", {"reason": "x", "filter": {}}, "k")
+    assert (503, "commit_unknown", "60") == (answer.status_code, answer.json()["code"], answer["Retry-After"])
+    assert 422 == rolf.post("batches", {"reason": "y", "filter": {}}, "k").status_code
+
+
+def test_batch__a_key_is_free_again_after_a_busy_database(
+    rolf: Caller, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.work()
+
+    def busy(*args: Any, **kwargs: Any) -> None:
+        raise errors.LockTimeout
+
+    with monkeypatch.context() as patched:
+        patched.setattr("integration.batches.service.create", busy)
+        assert 503 == rolf.post("batches", {"reason": "x", "filter": {}}, "k").status_code
+    assert 201 == rolf.post("batches", {"reason": "x", "filter": {}}, "k").status_code
 
 
 def test_batch__is_made_of_ids_and_cancelled(rolf: Caller, installation: Installation) -> None:
@@ -153,10 +213,13 @@ def test_batch__of_a_bad_request_is_not_made(
     assert [] == rows_of("console_replaybatch")
 
 
-def test_batch__needs_the_right_to_replay_at_the_door(person: Callable[..., User], installation: Installation) -> None:
+@pytest.mark.parametrize("scopes", [(VIEW,), (VIEW, REPLAY), (BULK,)])
+def test_batch__needs_the_right_to_replay_in_bulk_at_the_door(
+    scopes: tuple[str, ...], person: Callable[..., User], installation: Installation
+) -> None:
     installation.work()
-    vera = Caller(person("vera", "Viewer"), VIEW)
-    assert 200 == vera.get("batches").status_code
-    assert 403 == vera.post("batches", {"reason": "x", "filter": {}}).status_code
+    rita = Caller(person("rita", "Replayer"), *scopes)
+    assert (200 if VIEW in scopes else 403) == rita.get("batches").status_code
+    assert 403 == rita.post("batches", {"reason": "x", "filter": {}}).status_code
     assert [] == rows_of("console_replaybatch")
     assert [] == rows_of("console_keptanswer")

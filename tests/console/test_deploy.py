@@ -54,6 +54,22 @@ def told() -> set[str]:
 
 
 @pytest.mark.django_db
+def test_counts_that_page_somebody__begin_at_nothing() -> None:
+    """The first one is an increase only where the series was there before it."""
+    from integration.management.commands import work  # noqa: F401 - a worker's own are told by it
+
+    text = Client().get("/metrics").content.decode()
+    series = {
+        "lockhouse_ingress_rejected_total": ("reason", Rejection),
+        "lockhouse_ingress_quarantined_total": ("code", QuarantineCode),
+        "lockhouse_work_finished_total": ("transition", Ended),
+    }
+    for name, (label, values) in series.items():
+        for value in values:
+            assert f'{name}{{{label}="{value.value}"}} ' in text
+
+
+@pytest.mark.django_db
 def test_rules_and_dashboard__name_metrics_that_there_are(told: set[str]) -> None:
     asked = {(where, name) for where, text in expressions() for name in re.findall(r"\blockhouse_\w+", text)}
     assert len(asked) > 20

@@ -81,6 +81,19 @@ def test_groups__of_more_than_is_looked_at_say_how_far_back_they_reach(
     assert "<b>3</b>+" in text
 
 
+def test_groups__of_a_minute_in_which_more_died_than_is_looked_at_lead_to_them(
+    monkeypatch: pytest.MonkeyPatch, replayer: Client, installation: Installation
+) -> None:
+    monkeypatch.setattr(groups, "WINDOW", 3)
+    made = {installation.work(ended_ago=timedelta(milliseconds=200 * number)) for number in range(6)}
+    text = replayer.get("/dlq/groups/").content.decode()
+    (drill,) = re.findall(r'data-row href="(/dlq/\?[^"]+)"', text)
+    listed = replayer.get(html.unescape(drill)).content.decode()
+    shown = {ref.split(":")[-1] for ref in re.findall(r'data-row href="/dlq/([^/"]+)/', listed)}
+    assert len(shown) >= 3
+    assert shown <= made
+
+
 def test_groups__lead_to_the_list_of_the_same_rows_and_into_bulk(replayer: Client, installation: Installation) -> None:
     made = {installation.work(ended_ago=timedelta(minutes=n * 7)) for n in range(1, 5)}
     installation.work(ended_ago=timedelta(days=2))

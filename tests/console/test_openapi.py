@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from console.models import User
-from console.permissions import AUDIT, REPLAY, VIEW
+from console.permissions import AUDIT, BULK, REPLAY, VIEW
 from integration.callers import tokens
 from integration.values import Actor
 from tests.support.authority import MARIA
@@ -44,8 +44,8 @@ FEW = bounds(
 def headers(settings: Any) -> dict[str, str]:
     settings.LOCKHOUSE_API_PER_MINUTE = settings.LOCKHOUSE_API_AT_ONCE = 60_000
     root = User.objects.create_superuser("root")
-    actor = Actor(user_id=root.pk, name="root", permissions=frozenset({VIEW, REPLAY, AUDIT}))
-    secret = tokens.issue(actor=actor, name="fuzz", scopes=[VIEW, REPLAY, AUDIT], days=1).secret
+    actor = Actor(user_id=root.pk, name="root", permissions=frozenset({VIEW, REPLAY, BULK, AUDIT}))
+    secret = tokens.issue(actor=actor, name="fuzz", scopes=[VIEW, REPLAY, BULK, AUDIT], days=1).secret
     return {"Authorization": f"Bearer {secret}"}
 
 

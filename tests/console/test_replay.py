@@ -15,6 +15,7 @@ from django.test import Client
 
 from console.models import AuditEntry, User
 from integration.authority import service
+from tests.support.authority import World
 from tests.support.html import Markup
 from tests.support.rows import Installation
 
@@ -244,6 +245,13 @@ def test_progress__a_poll_that_finds_nothing_new_is_a_204(replayer: Client, inst
     ended = poll("pending").content.decode()
     assert "The child succeeded" in ended
     assert "hx-trigger" not in ended
+
+
+def test_progress__names_who_replayed_what_the_event_executor_gave_up(replayer: Client, db: None) -> None:
+    ref = World().legacy()
+    response = _send(replayer, str(ref))
+    assert 302 == response.status_code
+    assert "by rolf, because: Stage names are fixed" in replayer.get(response["Location"]).content.decode()
 
 
 def test_progress__says_that_nobody_replayed_it(viewer: Client, installation: Installation) -> None:

@@ -15,7 +15,7 @@ from django_otp.oath import TOTP
 from console import factors
 from console.models import AuditEntry, RecoveryCode, SecondFactor, User
 from console.views.session import PENDING_KEY
-from integration.errors import InvalidInput
+from integration.errors import InvalidInput, Refused
 from integration.ingress.crypto import SealBroken
 from integration.values import Actor
 from tests.console.conftest import PASSWORD
@@ -113,6 +113,37 @@ def test_sign_in__is_closed_after_too_many_codes(enrolled: Enrolled) -> None:
     assert 302 == client.get("/dlq/").status_code
 
 
+@pytest.mark.parametrize("name", ["root", "mia"])
+def test_sign_in__has_no_other_door_for_staff(client: Client, name: str) -> None:
+    root = User.objects.create_superuser("root", password=PASSWORD)
+    mia = User.objects.create_user("mia", password=PASSWORD, is_staff=True)
+    mia.groups.add(Group.objects.get(name="Admin"))
+    for user in (root, mia):
+        factors.confirm(user, code_of(factors.begin(user), -1), actor=actor_of(user))
+    led = client.get("/admin/login/", {"next": "/admin/console/user/"})
+    assert (302, "/sign-in/?next=/admin/console/user/") == (led.status_code, led["Location"])
+    assert 405 == client.post("/admin/login/", {"username": name, "password": PASSWORD}).status_code
+    assert 302 == client.get("/dlq/").status_code
+    assert "/admin/login/" in client.get("/admin/")["Location"]
+
+
+def test_sign_in__what_was_typed_wrong_is_not_stored(enrolled: Enrolled) -> None:
+    client = Client()
+    sign_in(client)
+    send(client, "canary-recovery-code")
+    client.post("/sign-in/", {"username": "vera", "password": "canary-password", "code": "canary-code"})
+    stored = str(rows_of("axes_accessattempt"))
+    assert "vera" in stored
+    assert "canary" not in stored
+
+
+def test_sign_in__looking_at_the_codes_page_is_no_try(enrolled: Enrolled) -> None:
+    client = Client()
+    sign_in(client)
+    assert {200} == {client.head("/sign-in/code").status_code for _ in range(6)}
+    assert 302 == send(client, code_of(enrolled[1])).status_code
+
+
 def test_sign_in__waits_five_minutes_for_the_code(enrolled: Enrolled) -> None:
     client = Client()
     sign_in(client)
@@ -156,6 +187,30 @@ def test_confirm__needs_a_right_code_and_a_draft(vera: User) -> None:
             factors.confirm(vera, wrong, actor=actor_of(vera))
     assert not factors.is_enrolled(vera.pk)
     assert "302" == str(sign_in(Client()).status_code), "nothing needs a code yet"
+
+
+def test_begin__never_writes_over_what_a_code_confirms_in_between(vera: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, sealing = factors.begin(vera), factors.seal
+
+    def confirming(*args: Any) -> bytes:
+        factors.confirm(vera, code_of(secret, -1), actor=actor_of(vera))
+        return sealing(*args)
+
+    monkeypatch.setattr(factors, "seal", confirming)
+    with pytest.raises(Refused):
+        factors.begin(vera)
+    assert factors.accept(vera.pk, code_of(secret), actor=actor_of(vera))
+
+
+def test_page__is_closed_to_whoever_guesses_codes(enrolled: Enrolled) -> None:
+    client = Client()
+    client.force_login(enrolled[0])
+    sent = {"step": "remove", "code": "000000"}
+    statuses = [client.post("/account/second-factor", sent).status_code for _ in range(6)]
+    assert 429 == statuses[-1]
+    assert 429 == client.post("/account/second-factor", {**sent, "code": code_of(enrolled[1])}).status_code
+    assert factors.is_enrolled(enrolled[0].pk)
+    assert 5 == AuditEntry.objects.filter(action="user.signed_in", outcome="refused").count()
 
 
 def form_token(client: Client) -> str:

@@ -49,6 +49,15 @@ def replay(secret: str, ref: str, key: str = "k", client: Client | None = None) 
     return client.post(f"{EVENTS}/{ref}/replay", body, content_type="application/json", headers=headers)
 
 
+def test_page__keeps_what_was_typed_when_a_name_cannot_be_shown(viewer: Client) -> None:
+    answer = viewer.post("/account/", {"name": "night\u202ewatch", "scopes": [VIEW], "days": "30"})
+    text = answer.content.decode()
+    assert 422 == answer.status_code
+    assert 'class="errorlist"' in text
+    assert 'value="30"' in text
+    assert not ApiToken.objects.exists()
+
+
 def test_token__reads_and_writes_without_a_session_or_a_form_token(rolf: User, installation: Installation) -> None:
     ref, secret = installation.work(), token_of(rolf)
     listed = Client().get(EVENTS, headers=bearer(secret))

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connections
 
-from integration.authority.values import REPLAY_PERMISSION, VIEW_PERMISSION, Ref
+from integration.authority.values import BULK_PERMISSIONS, Ref
 from integration.catalog.documents import RouteRule
 from integration.ingress.crypto import SealedColumn, row_aad, seal
 from integration.projection.identity import ProjectionIdentity, SourceScope
@@ -17,9 +17,8 @@ from integration.values import Actor, canonical_json, new_id
 from tests.support.rows import insert
 
 PAYLOAD = b'{"data": {"id": 88, "stage": "unknown"}}'
-BOTH = frozenset({VIEW_PERMISSION, REPLAY_PERMISSION})
-MARIA = Actor(user_id=11, name="maria", remote_addr="192.0.2.4", via="console", permissions=BOTH)
-BORIS = Actor(user_id=12, name="boris", via="command", permissions=BOTH)
+MARIA = Actor(user_id=11, name="maria", remote_addr="192.0.2.4", via="console", permissions=BULK_PERMISSIONS)
+BORIS = Actor(user_id=12, name="boris", via="command", permissions=BULK_PERMISSIONS)
 
 
 def definition(kind: str, *, version: int = 1, execution: str = "per_event", **over: Any) -> str:

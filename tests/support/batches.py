@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group
 
 from console.models import User
 from integration.authority.listing import DeadFilters
-from integration.authority.values import BOTH_PERMISSIONS
+from integration.authority.values import BULK_PERMISSIONS
 from integration.batches import service
 from integration.batches.reads import get_batch
 from integration.batches.runner import Runner
@@ -23,7 +23,7 @@ def replayer(name: str = "rolf") -> Actor:
     """Make an account that may replay; return it as an actor."""
     user = User.objects.create_user(name)
     user.groups.set(Group.objects.filter(name="Replayer"))
-    return Actor(user_id=user.pk, name=name, via="command", permissions=BOTH_PERMISSIONS)
+    return Actor(user_id=user.pk, name=name, via="command", permissions=BULK_PERMISSIONS)
 
 
 def batch_of(actor: Actor, **over: Any) -> Batch:

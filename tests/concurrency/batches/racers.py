@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from integration.authority.values import BOTH_PERMISSIONS
+from integration.authority.values import BULK_PERMISSIONS
 from integration.batches import runner as running
 from integration.batches import service
 from integration.batches.runner import Runner
@@ -124,7 +124,7 @@ def act(
         text = sql.PAUSE_BATCH.text.replace("AND state = 'running'", "")
         assert text != sql.PAUSE_BATCH.text
         service._STATEMENTS["paused"] = replace(sql.PAUSE_BATCH, text=text)
-    actor = Actor(user_id=user_id, name="rolf", via="command", permissions=BOTH_PERMISSIONS)
+    actor = Actor(user_id=user_id, name="rolf", via="command", permissions=BULK_PERMISSIONS)
     if after:
         await_file(folder / after)
     came_to: list[str] = []

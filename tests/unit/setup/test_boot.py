@@ -93,6 +93,12 @@ def test_boot__refuses_a_surface_that_there_is_not(boot: Any, surfaces: str) -> 
         boot(LOCKHOUSE_SURFACES=surfaces)
 
 
+@pytest.mark.parametrize("name", ["LOCKHOUSE_API_PER_MINUTE", "LOCKHOUSE_API_AT_ONCE"])
+def test_boot__refuses_a_pace_that_lets_nobody_in(boot: Any, name: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=name):
+        boot(**{name: "0"})
+
+
 def test_web_server__serves_a_local_run_to_this_machine_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     start = runpy.run_path(str(CONSOLE / "gunicorn.conf.py"))["on_starting"]
