@@ -11,6 +11,7 @@ from bench import (
     backlog,
     batches,
     bulk_replay,
+    console_pages,
     cutover_audit,
     dead_letters,
     dead_list,
@@ -39,6 +40,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "memory": memory.run,
     "replay": replay_cost.run,
     "cutover-audit": cutover_audit.run,
+    "pages": console_pages.run,
 }
 
 
@@ -49,11 +51,14 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smoke run: seconds, and figures that mean nothing")
     parser.add_argument("--tidb", action="store_true", help="on TiDB instead of MariaDB")
     parser.add_argument("--rounds", type=int, help="interleaved rounds (5, or 2 when quick)")
-    parser.add_argument("--rows", type=int, help="rows of b6-service and cutover-audit (1,000,000; fewer when quick)")
+    parser.add_argument(
+        "--rows", type=int, help="rows of b6-service, cutover-audit and pages (1,000,000; fewer when quick)"
+    )
     options = parser.parse_args()
     if options.rows:
         BENCHES["b6-service"] = partial(dead_list.run, rows=options.rows)
         BENCHES["cutover-audit"] = partial(cutover_audit.run, rows=options.rows)
+        BENCHES["pages"] = partial(console_pages.run, rows=options.rows)
     rounds = options.rounds or (2 if options.quick else 5)
     for name in options.bench or BENCHES:
         with database_server("tidb" if options.tidb else "mariadb") as server:

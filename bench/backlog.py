@@ -25,6 +25,9 @@ PROCESSES = 2
 _READERS = 4
 #: What is held at hand for the first window, in jobs a second; later ones go by what was measured.
 _FIRST_GUESS = 3000
+#: Old row versions that a server at rest keeps, and how long it is waited for one to remove the others.
+_RESTING_VERSIONS = 2_000
+_LONGEST_PURGE_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +141,11 @@ def _dj_queue(work: Workspace, server: Server, sizes: Sizes) -> System | None:
 
 
 @contextlib.contextmanager
-def _working(system: System, backlog: Depth, seconds: float) -> Iterator[Fed]:
+def _working(server: Server, system: System, backlog: Depth, seconds: float) -> Iterator[Fed]:
     # Half as much again, and what is done before the window.
     backlog.prepare(round(1.5 * system.rate * (seconds + 4)))
+    # What the window before this one left to the server is no part of this one.
+    _await_purge(server)
     with backlog.start(PROCESSES) as running, feeding(backlog) as fed:
         base, deadline = backlog.done(), time.monotonic() + 180
         while backlog.done() < base + 40:
@@ -151,6 +156,16 @@ def _working(system: System, backlog: Depth, seconds: float) -> Iterator[Fed]:
         yield fed
 
 
+def _await_purge(server: Server) -> float:
+    """Wait until a server has removed the row versions that nobody needs; return how many seconds that took."""
+    started = time.monotonic()
+    while not server.is_tidb and server.status("Innodb_history_list_length").popitem()[1] > _RESTING_VERSIONS:
+        if time.monotonic() - started > _LONGEST_PURGE_SECONDS:
+            break
+        time.sleep(0.2)
+    return time.monotonic() - started
+
+
 def _rate(backlog: Depth, seconds: float) -> float:
     first, begun = backlog.done(), time.monotonic()
     time.sleep(seconds)
@@ -158,7 +173,7 @@ def _rate(backlog: Depth, seconds: float) -> float:
 
 
 def _window(report: Report, server: Server, system: System, backlog: Depth, sizes: Sizes) -> None:
-    with _working(system, backlog, 3 * sizes.seconds) as fed:
+    with _working(server, system, backlog, 3 * sizes.seconds) as fed:
         time.sleep(sizes.seconds)
         with _timed(report, server, system, backlog):
             rate = _rate(backlog, sizes.seconds)
@@ -199,19 +214,22 @@ def _timed(report: Report, server: Server, system: System, backlog: Depth) -> It
 def _under_pressure(report: Report, server: Server, system: System, sizes: Sizes) -> None:
     """Let one set of workers go on before, under and after a held snapshot, and with readers."""
     backlog = system.backlogs[1]
-    seconds = sizes.held_seconds + 8 * sizes.seconds
-    with _working(system, backlog, seconds):
+    seconds = sizes.held_seconds + 9 * sizes.seconds + _LONGEST_PURGE_SECONDS
+    with _working(server, system, backlog, seconds):
         time.sleep(sizes.seconds)
         before = _rate(backlog, sizes.seconds)
         with _snapshot(server, system, backlog):
             time.sleep(max(sizes.held_seconds - sizes.seconds, 0))
             under = _rate(backlog, sizes.seconds)
         time.sleep(sizes.seconds)
+        soon = _rate(backlog, sizes.seconds)
+        report.add(f"{backlog.name}: seconds until the old versions are gone", 2 * sizes.seconds + _await_purge(server))
         after = _rate(backlog, sizes.seconds)
         with _readers(server, system, backlog):
             time.sleep(sizes.seconds)
             beside = _rate(backlog, sizes.seconds)
-    for name, rate in (("before", before), ("held snapshot", under), ("released", after), ("readers", beside)):
+    rates = {"before": before, "held snapshot": under, "just released": soon, "released": after, "readers": beside}
+    for name, rate in rates.items():
         report.add(f"{backlog.name}: jobs/s, {name}", rate)
 
 
@@ -267,7 +285,7 @@ def _judge(report: Report, system: System, sizes: Sizes) -> None:
     shallow, middle, deep = (backlog.name for backlog in system.backlogs)
     for name in (middle, deep):
         report.compare(f"{name} / {sizes.depths[0]:,}", f"{name}: jobs/s", f"{shallow}: jobs/s")
-    for name in ("held snapshot", "released", "readers"):
+    for name in ("held snapshot", "just released", "released", "readers"):
         report.compare(f"{system.name}: {name} / before", f"{middle}: jobs/s, {name}", f"{middle}: jobs/s, before")
     if system.name == "lockhouse":
         ratios = report.ratios
