@@ -193,7 +193,8 @@ class Answers:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Answer, with a designed page in place of Django's empty 405."""
         token = None
-        if getattr(request, "user", None) is not None and request.method == "POST" and request.user.is_authenticated:
+        is_write = request.method == "POST" and request.path not in UNATTENDED
+        if is_write and getattr(request, "user", None) is not None and request.user.is_authenticated:
             token = current_actor.set(actor_of(request))
         try:
             response = self.get_response(request)

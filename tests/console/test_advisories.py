@@ -369,7 +369,7 @@ def test_csp_report__of_somebody_signed_in_reads_and_keeps_no_session_alive(
         assert 204 == viewer.post("/csp-report", report, content_type="application/csp-report").status_code
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("is_behind", "forwarded", "address"),
     [

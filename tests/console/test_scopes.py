@@ -37,7 +37,7 @@ OPEN |= {"api:connector-event-plan", "api:connector-event-replay", "api:openapi-
 WITHOUT_A_ROW = {"overview", "dlq", "fences", "fence-new", "api:connector-events", "api:openapi-json"}
 WITHOUT_A_ROW |= {"api:connector-event-plan"}
 POSTED = {"api:connector-event-replay", "api:batch-go", "api:batch-cancel", "batch-go", "batch-cancel"}
-POSTED |= {"grant-confirm", "grant-revoke"}
+POSTED |= {"grant-confirm", "grant-revoke", "batch-pause", "batch-resume", "dlq-export", "audit-export", "view-delete"}
 
 
 @pytest.fixture

@@ -79,6 +79,7 @@ def test_search__reads_ranges_of_the_indexes_that_it_names(world: World, engine:
     for number in range(60):
         world.work(TerminalAt=world.now - timedelta(seconds=number))
     values = {"first_id": "0192a5b3", "last_id": "0192a5b3~", "ending": "%", "window": 5000, "last": 4999, "limit": 50}
+    values["namespace"] = "acme-sales"
     with connections["default"].cursor() as cursor:
         cursor.execute(f"EXPLAIN {getattr(dead_letters, name).text}", _adapt(values))
         names = [column[0] for column in cursor.description]
