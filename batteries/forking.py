@@ -39,15 +39,19 @@ class Child:
     log: Path
     status: int | None = field(default=None, init=False)
 
+    def poll(self) -> int | None:
+        """Return its exit code if it has ended, negative for the signal that killed it."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+        return self.status
+
     def wait(self, seconds: float = 240.0) -> int:
         """Wait for its end; return its exit code, negative for the signal that killed it."""
         deadline = time.monotonic() + seconds
         pause = 0.001
-        while self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.status = os.waitstatus_to_exitcode(status)
-                break
+        while self.poll() is None:
             if time.monotonic() > deadline:
                 self.kill()
                 message = f"a child did not end within {seconds} s:\n{self.tail()}"

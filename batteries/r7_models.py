@@ -56,6 +56,8 @@ GUARDS: Final[Mapping[str, tuple[str, ...]]] = {
 #: Those that the shortest form takes away.
 SHORTEST_GUARDS: Final = tuple(GUARDS)[:6] + tuple(GUARDS)[-4:]
 _SWITCHES: Final = frozenset({"LIVENESS"})
+#: The largest bounds take some 1.4 GiB; of its own accord spin stops at one.
+_MOST_MIB: Final = 8192
 _FOUND: Final = re.compile(r"^pan:\d+: (.+?) \(at depth (\d+)\)", re.MULTILINE)
 
 
@@ -96,6 +98,7 @@ def walk(folder: Path, defines: Sequence[str], *, model: Path = MODEL, optimize:
         "-w",
         f"-O{optimize}",
         "-DCOLLAPSE",
+        f"-DMEMLIM={_MOST_MIB}",
         "-DNFAIR=4" if is_liveness else "-DSAFETY",
         "-o",
         "pan",
@@ -104,7 +107,8 @@ def walk(folder: Path, defines: Sequence[str], *, model: Path = MODEL, optimize:
     told = _run(folder, "./pan", "-m100000", *(("-a", "-f", "-N", CLAIM) if is_liveness else ()))
     found = _FOUND.search(told)
     stored, depth = re.search(r"(\d+) states, stored", told), re.search(r"depth reached (\d+)", told)
-    if stored is None or depth is None or "error: max search depth" in told or (found is None) != ("errors: 0" in told):
+    is_cut = "error: max search depth" in told or (found is None and "Search not completed" in told)
+    if stored is None or depth is None or is_cut or (found is None) != ("errors: 0" in told):
         message = f"spin's walk says neither:\n{told}"
         raise BatteryBroken(message)
     trace = "" if found is None else _run(folder, "spin", *defines, "-k", f"{model.name}.trail", "-t", "-p", str(model))

@@ -51,12 +51,15 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smoke run: seconds, and figures that mean nothing")
     parser.add_argument("--tidb", action="store_true", help="on TiDB instead of MariaDB")
     parser.add_argument("--rounds", type=int, help="interleaved rounds (5, or 2 when quick)")
-    parser.add_argument(
-        "--rows", type=int, help="rows of b6-service, cutover-audit and pages (1,000,000; fewer when quick)"
+    rows = (
+        "rows of b6, b6-service, cutover-audit, pages (1,000,000; fewer when quick), dead rows beside b7's own (none)"
     )
+    parser.add_argument("--rows", type=int, help=rows)
     options = parser.parse_args()
     if options.rows:
+        BENCHES["b6"] = partial(dead_letters.run, rows=options.rows)
         BENCHES["b6-service"] = partial(dead_list.run, rows=options.rows)
+        BENCHES["b7"] = partial(bulk_replay.run, dead=options.rows)
         BENCHES["cutover-audit"] = partial(cutover_audit.run, rows=options.rows)
         BENCHES["pages"] = partial(console_pages.run, rows=options.rows)
     rounds = options.rounds or (2 if options.quick else 5)

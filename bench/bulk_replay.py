@@ -3,7 +3,8 @@
 Its peers in the same rounds: the single replay in a bare loop (what the ledger costs), UPDATEs of 500 rows a
 transaction on the same table (what no replay can be), and dj-queue's retry of all failed jobs. Then webhooks at a
 steady pace, admitted by the same worker into the pack that is replayed, without a bulk replay beside them and with one.
-At the end a worker is killed in the middle of a batch, and another one goes on.
+At the end a worker is killed in the middle of a batch, and another one goes on. All of it may run over a table that
+holds as many dead rows as are asked for, which nobody replays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import rivals, webhooks
+from bench import dead_rows, rivals, webhooks
 from bench.harness import ROOT, Server, Workspace, await_port, install_lockhouse, workspace
 from bench.history import Probe
 from bench.report import Report
@@ -36,12 +37,16 @@ _LOST = ("1205", "1213")
 _COUNTERS = ("lock_deadlocks", "lock_timeouts")
 
 
-def run(server: Server, *, quick: bool, rounds: int) -> Report:
+def run(server: Server, *, quick: bool, rounds: int, dead: int = 0) -> Report:
     """Measure; see the module's docstring."""
     report = Report(bench="b7", engine=server.engine, quick=quick)
     rows, seconds = (60, 2.0) if quick else (600, 8.0)
     with workspace() as work, contextlib.ExitStack() as stack:
         environment = install_lockhouse(work, server)
+        if dead:
+            started = time.monotonic()
+            dead_rows.load(server, dead)
+            report.facts |= {"dead rows": dead, "seconds to load them": round(time.monotonic() - started)}
         peer = None if server.is_tidb else rivals.dj_queue(work, server)
         bodies = work.folder / "bodies"
         webhooks.write_bodies(bodies)

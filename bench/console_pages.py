@@ -6,11 +6,12 @@ There is no peer: what is asked of a page is that its cost does not grow with it
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from dataclasses import dataclass
 
-from bench import dead_letters
+from bench import dead_letters, dead_rows
 from bench.dead_letters import Browser
 from bench.harness import Server, install_lockhouse, workspace
 from bench.report import Report
@@ -22,7 +23,7 @@ _SELECTS = ("Com_select",)
 _WRITES = ("Com_insert", "Com_update", "Com_delete")
 
 _MOMENT = "TIMESTAMPADD(SECOND, n * 3, '2026-01-01')"
-_ID = dead_letters._ID
+_ID = dead_rows._ID
 _RECEIPTS = f"""
 INSERT INTO _System_ConnectorIngressReceipt (ReceiptId, PackInstallId, Namespace, RouteKey, Provider, DeliveryId,
   IdempotencyKey, BodyHash, Body, State, QuarantineCode, ReceivedAt, MaterializedAt, MaterializedPackInstallId)
@@ -94,7 +95,7 @@ def run(server: Server, *, quick: bool, rounds: int, rows: int | None = None) ->
     with workspace() as work:
         environment = install_lockhouse(work, server)
         started = time.monotonic()
-        dead_letters._load(server, rows)
+        dead_rows.load(server, rows)
         _load_the_rest(server, rows)
         report.facts |= {"rows of each table": rows, "seconds to load them": round(time.monotonic() - started)}
         work.python(["manage.py", "collectstatic", "--noinput", "--verbosity", "0"], environment)
@@ -113,7 +114,8 @@ def _load_the_rest(server: Server, rows: int) -> None:
     for sql, count in ((_RECEIPTS, rows), (_ENTRIES, rows), (_BATCHES, rows // 100), (_FENCES, rows // 100)):
         for first in range(0, count, _BATCH):
             last = min(first + _BATCH, count) - 1
-            dead_letters._insert(server, sql, {"pack": pack, "first": first, "last": last})
+            with contextlib.closing(server.connection.cursor()) as cursor:
+                cursor.execute(sql, {"pack": pack, "first": first, "last": last})
     server.run("ANALYZE TABLE _System_ConnectorIngressReceipt, console_auditentry, console_replaybatch")
 
 

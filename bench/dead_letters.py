@@ -1,4 +1,4 @@
-"""B6: the dead-letter pages of a million dead rows, over HTTP, signed in.
+"""B6: the dead-letter pages of a million dead rows or more, over HTTP, signed in.
 
 The peer is Django's own admin changelist on the same table: it counts and skips. Both are served by the same
 gunicorn settings, under the same middleware.
@@ -12,35 +12,27 @@ import json
 import re
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from urllib.parse import quote, urlencode, urlsplit
 
+from bench import dead_rows
 from bench.harness import Server, Workspace, install_lockhouse, workspace
 from bench.report import Report
 from bench.stats import median, percentile
 
-_TABLES = ("Event", "WorkItem")
-_FIRST_DEATH = datetime(2026, 1, 1, tzinfo=UTC)
-_STEP_SECONDS = 3
-_BATCH = 50_000
 _PAGE = 50
 _PASSWORD = "a-password-of-the-benchmark"
 _COUNTERS = ("Rows_read", "Com_select", "Com_insert", "Com_update", "Com_delete")
-# Ids that sort by time, as the program makes them.
-_ID = (
-    "LOWER(CONCAT(LPAD(HEX(19500000 + n DIV 65536), 8, '0'), '-', LPAD(HEX(MOD(n, 65536)), 4, '0'), '-7',"
-    " LPAD(HEX(MOD(n, 4096)), 3, '0'), '-{variant}000-', LPAD(HEX(n), 12, '0')))"
-)
 
 
-def run(server: Server, *, quick: bool, rounds: int) -> Report:
+def run(server: Server, *, quick: bool, rounds: int, rows: int | None = None) -> Report:
     """Measure; see the module's docstring."""
-    rows = 50_000 if quick else 1_000_000
+    rows = rows or (50_000 if quick else 1_000_000)
     report = Report(bench="b6", engine=server.engine, quick=quick)
     with workspace() as work:
         environment = install_lockhouse(work, server)
         started = time.monotonic()
-        _load(server, rows)
+        dead_rows.load(server, rows)
         report.facts |= {"dead rows": rows, "seconds to load them": round(time.monotonic() - started)}
         work.python(["manage.py", "collectstatic", "--noinput", "--verbosity", "0"], environment)
         password = work.folder / "password"
@@ -107,64 +99,6 @@ class Page:
     is_slow: bool = False
 
 
-def _load(server: Server, rows: int) -> None:
-    """Make dead rows by INSERT .. SELECT, a batch a transaction."""
-    if not server.is_tidb:
-        pool = int(server.value("SELECT @@innodb_buffer_pool_size"))
-        server.run("SET GLOBAL innodb_buffer_pool_size = 1073741824")
-    server.run("USE lockhouse")
-    server.run("CREATE TABLE bench_digits (d INT PRIMARY KEY)")
-    server.run("INSERT INTO bench_digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")
-    server.run("CREATE TABLE bench_numbers (n INT PRIMARY KEY)")
-    digits = " CROSS JOIN ".join(f"bench_digits d{place}" for place in range(6))
-    terms = " + ".join(f"d{place}.d * {10**place}" for place in range(6))
-    for million in range(0, rows, 10**6):
-        sql = f"INSERT INTO bench_numbers SELECT %s + {terms} AS n FROM {digits} HAVING n < %s ORDER BY n"
-        server.run(sql, (million, rows))
-    pack, org, route, version, snapshot = server.rows(
-        "SELECT p.PackInstallId, p.OrgId, r.RouteId, r.RouteVersion, r.Definition"
-        " FROM _System_ConnectorPackInstall p JOIN _System_ConnectorRoute r ON r.PackInstallId = p.PackInstallId"
-        " WHERE p.Status = 'active' LIMIT 1"
-    )[0]
-    values = {"pack": pack, "org": org, "route": route, "version": version, "snapshot": snapshot}
-    server.run("SET SESSION unique_checks = 0")
-    for first in range(0, rows, _BATCH):
-        for sql in (_EVENTS, _WORK_ITEMS):
-            _insert(server, sql, {**values, "first": first, "last": first + _BATCH - 1})
-    server.run("ANALYZE TABLE _System_ConnectorEvent, _System_ConnectorWorkItem")
-    if not server.is_tidb:
-        server.run("SET GLOBAL innodb_buffer_pool_size = %s", (pool,))
-
-
-def _insert(server: Server, sql: str, values: dict[str, object]) -> None:
-    cursor = server.connection.cursor()
-    cursor.execute(sql, values)
-    cursor.close()
-
-
-_DIED = f"TIMESTAMPADD(SECOND, n * {_STEP_SECONDS}, '{_FIRST_DEATH:%Y-%m-%d}')"
-_KIND = "ELT(1 + MOD(n, 3), 'deal.created', 'deal.updated', 'deal.updated')"
-_LANE = "CONCAT('deal:', MOD(n * 7919, 60000))"
-_EVENT_ID, _WORK_ID = _ID.format(variant="8"), _ID.format(variant="9")
-_EVENTS = f"""
-INSERT INTO _System_ConnectorEvent (EventId, OrgId, Namespace, PackInstallId, RouteId, RouteVersion, RouteSnapshot,
-  Provider, EventKind, WorkType, SourceLane, TargetLane, LaneOrdinal, IdempotencyKey, DeliveryId, ReceiptId,
-  ReceiptIndex, Payload, PayloadHash, OccurredAt, ReceivedAt, ExecutionOwner, Status)
-SELECT {_EVENT_ID}, %(org)s, 'demo', %(pack)s, %(route)s, %(version)s, %(snapshot)s, 'demo-deals', {_KIND},
-  'connector_event', {_LANE}, {_LANE}, n + 1, CONCAT('delivery:', n), CONCAT('delivery-', n), NULL, NULL,
-  REPEAT('x', 300), SHA2('payload', 256), {_DIED}, {_DIED}, 'work_item', 'pending'
-FROM bench_numbers WHERE n BETWEEN %(first)s AND %(last)s"""
-_WORK_ITEMS = f"""
-INSERT INTO _System_ConnectorWorkItem (WorkId, WorkFamily, WorkType, SubjectKind, SubjectId, EventId, OrgId,
-  Namespace, PackInstallId, RouteId, RouteVersion, FlowName, FlowVersion, EventKind, CatalogDigest, SourceLane,
-  TargetLane, LaneOrdinal, State, RunAfter, Attempt, MaxAttempts, OwnershipEpoch, CreatedAt, UpdatedAt, Outcome,
-  FailureClass, FailureSummary, FailureCount, FirstFailedAt, LastFailedAt, TerminalAt)
-SELECT {_WORK_ID}, 'connector', 'connector_event', 'event', {_EVENT_ID}, {_EVENT_ID}, %(org)s, 'demo', %(pack)s,
-  %(route)s, %(version)s, 'demo.apply_deal', '1', {_KIND}, REPEAT('c', 64), {_LANE}, {_LANE}, n + 1, 'dead', {_DIED},
-  3, 3, 3, {_DIED}, {_DIED}, 'dead', 'flow_error', 'The flow raised an error.', 3, {_DIED}, {_DIED}, {_DIED}
-FROM bench_numbers WHERE n BETWEEN %(first)s AND %(last)s"""
-
-
 def _sign_in(base: str, name: str) -> str:
     """Sign in over HTTP and return the session's cookie."""
     parts = urlsplit(base)
@@ -208,11 +142,12 @@ class _Cursors:
 
     def id_of(self, number: int) -> str:
         """Return the id of a row, by its place from the oldest."""
-        return str(self.server.value(f"SELECT {_WORK_ID} FROM lockhouse.bench_numbers WHERE n = %s", (number,)))
+        sql = f"SELECT {dead_rows.WORK_ID} FROM lockhouse.bench_numbers WHERE n = %s"
+        return str(self.server.value(sql, (number,)))
 
     def below(self, number: int) -> str:
         """Return the cursor of the page that begins under a row."""
-        died = _FIRST_DEATH + timedelta(seconds=number * _STEP_SECONDS)
+        died = dead_rows.FIRST_DEATH + timedelta(seconds=number * dead_rows.STEP_SECONDS)
         script = (
             "import sys, django; django.setup(); from datetime import datetime;"
             " from integration.authority.cursors import Cursor, Place;"

@@ -19,7 +19,7 @@ from typing import Any
 
 import django
 
-from bench import dead_letters
+from bench import dead_rows
 from bench.harness import Server, Workspace, install_lockhouse, workspace
 from bench.report import Report
 from bench.stats import median, percentile
@@ -44,7 +44,7 @@ def run(server: Server, *, quick: bool, rounds: int, rows: int | None = None) ->
 def load(work: Workspace, server: Server, rows: int) -> dict[str, str]:
     """Make the dead rows, and what the filters find among them; return the program's environment."""
     environment = install_lockhouse(work, server)
-    dead_letters._load(server, rows)
+    dead_rows.load(server, rows)
     share = _SPREAD * _many_of(rows) // rows
     for first in range(0, rows, _UPDATED):
         server.run(
@@ -67,7 +67,7 @@ def _many_of(rows: int) -> int:
 
 
 def _id_of(server: Server, number: int) -> str:
-    return str(server.value(f"SELECT {dead_letters._WORK_ID} FROM bench_numbers WHERE n = %s", (number,)))
+    return str(server.value(f"SELECT {dead_rows.WORK_ID} FROM bench_numbers WHERE n = %s", (number,)))
 
 
 def measure(
@@ -155,10 +155,10 @@ def _below(number: int) -> str:
     """Return the cursor of the page that begins under a row, counted from the oldest."""
     from integration.authority.cursors import Cursor, Place
 
-    died = dead_letters._FIRST_DEATH + timedelta(seconds=number * dead_letters._STEP_SECONDS)
+    died = dead_rows.FIRST_DEATH + timedelta(seconds=number * dead_rows.STEP_SECONDS)
     from tests.support.work import query
 
-    (row,) = query(f"SELECT {dead_letters._WORK_ID} AS Id FROM bench_numbers WHERE n = %s", number)
+    (row,) = query(f"SELECT {dead_rows.WORK_ID} AS Id FROM bench_numbers WHERE n = %s", number)
     return Cursor(place=Place(at=died, id=str(row["Id"])), is_older=True).encode()
 
 

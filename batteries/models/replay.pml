@@ -4,7 +4,8 @@
  *
  * One dead original and what becomes of it. A transaction holds its row locks until it ends and shows its writes at
  * its commit, as READ COMMITTED does; a plain read sees what is committed; an UPDATE waits for its row and then looks
- * at the newest version. A crash drops the locks and the writes.
+ * at the newest version. A crash drops the locks and the writes. Ids sort by time: where they do not, an end and a
+ * replay may wait for each other, and the database undoes one of them (docs/locking.md).
  *
  * STATEMENT, FAILPOINT and MOVE name what stands in integration/: the SQL constants, the failpoints, the transition
  * table of states.py. tests/batteries/test_models.py holds every one of those names against the program, and the order
@@ -54,6 +55,7 @@ bit live[2];                /* the incarnation's route is live */
 mtype class_of[2];          /* its execution class */
 byte next[2];               /* NextLaneOrdinal */
 bit fenced;                 /* an admission fence is armed */
+bit is_late;                /* the admission's generation, WorkItem 1, is younger than a replayer's child */
 
 byte namespace_lock, route_lock, pack_lock[2], event_lock[EVENTS], item_lock[ITEMS];
 
@@ -262,6 +264,15 @@ inline insert_item() {
 #define AT_COMMIT(write) write
 #endif
 
+/* By their ids, which sort by time. */
+inline lock_items() {
+    do
+    :: i < ITEMS -> if :: HAS(items, i) && (i != 1 || !is_late) -> LOCK(item_lock[i]) :: else fi; i++
+    :: else -> i = 0; break
+    od;
+    if :: is_late && HAS(items, 1) -> LOCK(item_lock[1]) :: else fi
+}
+
 proctype Replayer(byte me) {
     byte event, ordinal, scope_items, scope_events, items, i, looks;
     bit target, origin;
@@ -305,10 +316,7 @@ look:
     };
 #ifdef NO_ITEM_AFTER_EVENT
     atomic {
-        do
-        :: i < ITEMS -> if :: HAS(items, i) -> LOCK(item_lock[i]) :: else fi; i++
-        :: else -> i = 0; break
-        od
+        lock_items()
     };
 #endif
     atomic {
@@ -323,10 +331,7 @@ look:
         :: class == source_projection -> STATEMENT(LOCK_REPLAYED_SCOPE)
         :: else -> STATEMENT(LOCK_REPLAYED_ITEMS)
         fi;
-        do
-        :: i < ITEMS -> if :: HAS(items, i) -> LOCK(item_lock[i]) :: else fi; i++
-        :: else -> i = 0; break
-        od
+        lock_items()
     };
     FAILPOINT(replay.rows_locked);
     atomic {
@@ -699,6 +704,7 @@ store:
             if :: holder == NONE -> WI[newest].key = 1 :: else fi
         :: place == queued || place == activated ->
             if :: class_of[pack] == per_event -> STATEMENT(INSERT_WORK_ITEMS) :: else -> STATEMENT(INSERT_GENERATIONS) fi;
+            is_late = WI[2].exists || WI[3].exists;
             WI[1].exists = 1; WI[1].pack = pack; WI[1].event = 1; WI[1].state = pending; WI[1].first = ordinal;
             WI[1].last = ordinal; WI[1].key = (class_of[pack] == source_projection && place == activated)
         fi;

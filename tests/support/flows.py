@@ -158,6 +158,25 @@ def span(context: FlowContext) -> None:
         file.write(f"end {said}\n")
 
 
+@flow("tests.drill", 1)
+def drill(context: FlowContext) -> None:
+    """Write down who starts and ends it; in between wait for the gate that the payload names, if it names one."""
+    path = Path(context.payload["file"])
+
+    def note(at: str) -> None:
+        line = json.dumps({"at": at, "n": context.payload["n"], "event": context.event_id, "pid": os.getpid()})
+        with path.open("a", encoding="ascii") as file:
+            file.write(f"{line}\n")
+
+    note("start")
+    if "gate" in context.payload:
+        gate = Path(context.payload["gate"])
+        deadline = time.monotonic() + _LONGEST_SECONDS
+        while not gate.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    note("end")
+
+
 @flow("tests.walk", 1)
 def walk(context: FlowContext) -> None:
     """Write down the numbers of all inputs, in the order in which they were given."""

@@ -25,6 +25,7 @@ from integration.work.candidates import CandidateQueue
 from integration.work.claim import claim
 from integration.work.flows import discover_flows
 from integration.work.process import ClaimFenced, register_process
+from tests.concurrency.cutover import fence_racers
 from tests.concurrency.cutover.projection_racers import without_locks
 from tests.support import inbound
 from tests.support.meetings import await_file, await_lock, hold_until_waited_for
@@ -137,15 +138,19 @@ def _of_nobody(statement: Any) -> Any:
     return replace(statement, text=f"{statement.text.rstrip()} AND 1 = 0")
 
 
-def meet_an_old_writer(part: str, pack_id: str, folder: str, *, guarded: bool = True) -> Any:
-    """Play one of the two sides of a cutover that an old build's admission meets."""
-    play = _admit_as_an_old_build if part == "admit" else _forward_beside
-    return play(_pack(pack_id), Path(folder), guarded=guarded)
+def meet_an_admission(part: str, pack_id: str, folder: str, *, guarded: bool = True, ref: str = "") -> Any:
+    """Play one of the two sides of a cutover that an old build's admission, or a replay, meets."""
+    place = Path(folder)
+    if part == "forward":
+        return _forward_beside(_pack(pack_id), place, guarded=guarded)
+    await_file(place / "stopped")
+    if part == "replay":
+        return fence_racers.replay(folder, "waited_for" if guarded else fence_racers.ARMED, ref)
+    return _admit_as_an_old_build(_pack(pack_id), place, guarded=guarded)
 
 
 def _admit_as_an_old_build(pack: Pack, place: Path, *, guarded: bool) -> str:
-    """Admit an Event without a WorkItem once claims are stopped; hold its transaction until the cutover waits for it."""
-    await_file(place / "stopped")
+    """Admit an Event without a WorkItem; hold its transaction until the cutover waits for it, or has gone past it."""
     with transaction.atomic():
         query("SELECT 1 FROM _System_ConnectorPackInstall WHERE PackInstallId = %s FOR UPDATE", pack.pack_id)
         (known,) = query("SELECT * FROM _System_ConnectorEvent WHERE PackInstallId = %s", pack.pack_id)
@@ -155,12 +160,12 @@ def _admit_as_an_old_build(pack: Pack, place: Path, *, guarded: bool) -> str:
             hold_until_waited_for(place, "_System_ConnectorPackInstall")
         else:
             (place / "locked").touch()
-            await_file(place / "written")
+            await_file(place / fence_racers.ARMED)
     return str(row["EventId"])
 
 
 def _forward_beside(pack: Pack, place: Path, *, guarded: bool) -> bool:
-    """Hand the work over, with an admission under way from the first step on; return whether a receipt was written."""
+    """Hand the work over, with something under way once claims are stopped; return whether a receipt was written."""
 
     def failpoint(name: str) -> None:
         if name == "inbound_forward.stopped" and not (place / "stopped").exists():
@@ -177,5 +182,5 @@ def _forward_beside(pack: Pack, place: Path, *, guarded: bool) -> bool:
 
         forward.write_receipt = write_without_locks
     done = inbound.forward(pack, timeout_seconds=120.0)
-    (place / "written").touch()
+    (place / fence_racers.ARMED).touch()
     return done.is_new

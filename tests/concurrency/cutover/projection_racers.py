@@ -10,8 +10,6 @@ from typing import Any
 from integration.cutover.projection import service
 from integration.cutover.projection.patience import Patience
 from integration.cutover.projection.policy import CutoverRefused
-from integration.ingress import materialize
-from integration.ingress.service import materialize_ready
 from integration.storage.db import Tx
 from integration.storage.locks import LockedNamespace, LockedPack
 from integration.storage.sql import namespaces, packs, protocols
@@ -20,11 +18,11 @@ from integration.values import Actor, new_id
 from integration.work import process as processes
 from integration.work.options import Options
 from integration.work.supervisor import Supervisor
+from tests.concurrency.cutover import fence_racers
 from tests.support.meetings import await_file, await_lock, hold_until_waited_for
 from tests.support.work import insert
 
 _NAMESPACES = "_System_ConnectorNamespace"
-_PACKS = "_System_ConnectorPackInstall"
 
 
 def play(part: str, folder: str, **options: Any) -> Any:
@@ -115,23 +113,14 @@ def arm_and_cut_over(folder: Path, **options: Any) -> dict[str, Any]:
     fence = {"FenceId": new_id(), "Namespace": "demo", "Scope": "*", "ArmedAt": datetime.now(UTC)}
     insert("_System_ConnectorAdmissionFence", [{**fence, "ArmedBy": "tests", "Reason": "tests"}])
     found = cut_over(folder, **options)
-    (folder / "over").touch()
+    (folder / fence_racers.ARMED).touch()
     return found
 
 
-def admit(folder: Path, *, is_waited_for: bool = True) -> int:
-    """Admit one input, as somebody who saw no fence, and hold its transaction until a cutover waits for the pack."""
-
-    def failpoint(name: str) -> None:
-        if name == "materialize.before_commit":
-            if is_waited_for:
-                hold_until_waited_for(folder, _PACKS)
-            else:
-                (folder / "locked").touch()
-                await_file(folder / "over")
-
-    materialize.failpoint = failpoint
-    return materialize_ready()
+def begin(folder: Path, *, ref: str = "", is_waited_for: bool = True) -> Any:
+    """Admit one input, or replay, as somebody who saw no fence; hold its transaction until a cutover waits for it."""
+    until = "waited_for" if is_waited_for else fence_racers.ARMED
+    return fence_racers.replay(str(folder), until, ref) if ref else fence_racers.admit(str(folder), until)
 
 
 def work_as_an_old_build(folder: Path) -> int:
@@ -158,7 +147,7 @@ _PARTS: dict[str, Any] = {
     "cut_over_first": cut_over_first,
     "cut_over_second": cut_over_second,
     "arm_and_cut_over": arm_and_cut_over,
-    "admit": admit,
+    "begin": begin,
     "work": work_as_an_old_build,
     "cut_over_when_it_can": cut_over_when_it_can,
 }

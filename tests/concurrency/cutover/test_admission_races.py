@@ -5,6 +5,7 @@ Real processes; in each control the cutover reads the rows that it should lock, 
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from tests.support.authority import World
 from tests.support.inbound import work_of
 from tests.support.legacy import LegacyPack
 from tests.support.processes import race
-from tests.support.work import query
+from tests.support.rollback import receipts_of
+from tests.support.work import change, query
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 PLAY = f"{racers.__name__}:beside"
-FORWARD = f"{inbound_racers.__name__}:meet_an_old_writer"
+FORWARD = f"{inbound_racers.__name__}:meet_an_admission"
 GUARDED = pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "control"])
 
 
@@ -91,3 +93,19 @@ def test_forward__beside_an_old_writer_gives_work_to_what_it_admits(database_url
     assert is_new
     # What is nobody's is a gap: no executor may claim, and no worker has anything to.
     assert (len(work_of(event_id)), verify(pack.pack_id).holds) == ((1, True) if guarded else (0, False))
+
+
+@GUARDED
+@pytest.mark.evidence("C-01", "C-02")
+def test_forward__beside_a_replay_binds_the_child_that_it_makes(database_url: str, tmp_path: Path, guarded: bool):
+    world = World()
+    change("DELETE FROM _System_ConnectorCutoverReceipt")
+    world.work("pending", Attempt=0)
+    shared = {"pack_id": world.pack_id, "folder": str(tmp_path), "guarded": guarded}
+    sides = [{"part": "replay", "ref": str(world.legacy()), **shared}, {"part": "forward", **shared}]
+    assert race(FORWARD, sides, database_url) == ["replayed", True]
+    (receipt,) = receipts_of(world.pack_id)
+    bound = json.loads(receipt["Proof"])["coverage"]["owned_by_event"]
+    waiting = query("SELECT EventId FROM _System_ConnectorEvent WHERE Status = 'pending' AND ExecutionOwner = 'event'")
+    assert (bound, len(waiting)) == ((2, 2) if guarded else (1, 2))
+    assert [len(work_of(row["EventId"])) for row in waiting] == [1, 1]

@@ -1,4 +1,4 @@
-"""Two projection cutovers at once, and one beside an admission and beside claims: real processes, with controls."""
+"""Two projection cutovers at once, and one beside admissions, replays and claims: real processes, with controls."""
 
 from __future__ import annotations
 
@@ -73,37 +73,59 @@ def test_cutover__without_the_look_under_the_lock_and_the_key__is_written_twice(
     assert row["WrittenBy"] == "second"
 
 
-def beside_an_admission(database_url: str, folder: Path, *removed: str) -> tuple[dict[str, Any], int]:
-    """Cut over while an admission that saw no fence holds its transaction; return the answer and the last ordinal."""
+def beside(database_url: str, folder: Path, what: str, *removed: str) -> tuple[dict[str, Any], int]:
+    """Cut over while somebody who saw no fence holds its transaction; return the answer and the last ordinal."""
     pack_id = admission.activate()
     change("DELETE FROM _System_ConnectorProjectionProtocol")
     admission.inputs(1, event=admission.PER_EVENT)
-    admitted, answer = play(
-        database_url,
-        folder,
-        {"part": "admit", "is_waited_for": not removed},
-        {"part": "arm_and_cut_over", "pack_id": pack_id, "removed": removed},
+    begun = {"part": "begin", "is_waited_for": not removed}
+    if what == "replay":
+        begun["ref"] = bury(pack_id)
+    done, answer = play(
+        database_url, folder, begun, {"part": "arm_and_cut_over", "pack_id": pack_id, "removed": removed}
     )
-    assert admitted == 1
+    assert done == {"admission": 1, "replay": "replayed"}[what]
     (row,) = query("SELECT MAX(LaneOrdinal) AS last FROM _System_ConnectorEvent")
     return answer, row["last"]
 
 
-@pytest.mark.evidence("P-14")
-def test_cutover__beside_an_admission__sees_what_it_admits_and_refuses(database_url: str, tmp_path: Path):
-    answer, last = beside_an_admission(database_url, tmp_path)
+def bury(pack_id: str) -> str:
+    """Admit what waits, and leave its WorkItem as one that has used its attempts up; return its reference."""
+    admission.materialize_patiently()
+    change(
+        "UPDATE _System_ConnectorWorkItem w JOIN _System_ConnectorEvent e ON e.EventId = w.EventId"
+        " SET w.State = 'dead', w.Outcome = 'dead', w.Attempt = 3, w.OwnershipEpoch = 3, w.FailureClass = 'flow_error',"
+        " w.FailureCount = 3, w.TerminalAt = UTC_TIMESTAMP(6), e.ExecutionOwner = 'work_item'"
+        " WHERE w.PackInstallId = %s",
+        pack_id,
+    )
+    (row,) = query("SELECT WorkId FROM _System_ConnectorWorkItem WHERE State = 'dead'")
+    return f"work_item:{row['WorkId']}"
 
-    assert (answer, last) == ({"reason": "history_changed"}, 1)
+
+#: What began before the fence -> the cutoff that is right without it.
+BEGUN = pytest.mark.parametrize(("what", "cutoff"), [("admission", 0), ("replay", 1)])
+
+
+@BEGUN
+@pytest.mark.evidence("P-14")
+def test_cutover__beside_what_began_before_the_fence__sees_what_it_adds_and_refuses(
+    database_url: str, tmp_path: Path, what: str, cutoff: int
+):
+    answer, last = beside(database_url, tmp_path, what)
+
+    assert (answer, last) == ({"reason": "history_changed"}, cutoff + 1)
     assert protocol_rows() == []
 
 
-def test_cutover__beside_an_admission_without_locks__draws_the_line_before_an_old_input(
-    database_url: str, tmp_path: Path
+@BEGUN
+def test_cutover__beside_what_began_before_the_fence__without_locks_draws_the_line_before_an_old_input(
+    database_url: str, tmp_path: Path, what: str, cutoff: int
 ):
-    """The control: the cutoff is stored as 0, and an input of the old protocol stands above it."""
-    answer, last = beside_an_admission(database_url, tmp_path, "locks")
+    """The control: an input of the old protocol stands above the cutoff that is stored."""
+    answer, last = beside(database_url, tmp_path, what, "locks")
 
-    assert (answer["is_new"], answer["cutoff"], last) == (True, 0, 1)
+    assert (answer["is_new"], answer["cutoff"], last) == (True, cutoff, cutoff + 1)
 
 
 @pytest.mark.evidence("P-14", "P-17")

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from integration.authority import service
+from integration.authority.values import Ref, Replayed
 from integration.ingress.service import materialize_ready
 from integration.projection import admission as admitting
 from integration.projection import handoff
@@ -22,6 +24,7 @@ from integration.work.finish import Ended, finish_many
 from tests.concurrency.rules.racers import register
 from tests.concurrency.work.racers import take_guard_away
 from tests.support import admission
+from tests.support.authority import MARIA
 from tests.support.meetings import await_file, await_lock, hold_until_waited_for
 from tests.support.work import change
 
@@ -154,14 +157,27 @@ def end_generations(folder: Path, *, together: bool = False) -> dict[str, Any]:
 
 def extend_queued(folder: Path) -> dict[str, Any]:
     """Queue a generation behind a claimed one, give it the smaller id, and extend it: both are locked, by id."""
-    await_file(folder / "claimed")
-    assert materialize_ready() == 1
-    # As a host makes it whose clock is behind.
-    change("UPDATE _System_ConnectorWorkItem SET WorkId = %s WHERE State = 'pending'", SMALL_ID)
+    _queue_small_id(folder)
     admission.inputs(1)
     (folder / "queued").touch()
     await_lock(folder)
     return {"receipts": materialize_ready()}
+
+
+def replay_dead(folder: Path, *, work_id: str) -> dict[str, Any]:
+    """Queue the same, and replay a generation of the source that died before: all of the source are locked, by id."""
+    _queue_small_id(folder)
+    (folder / "queued").touch()
+    await_lock(folder)
+    outcome = service.replay(Ref(id=work_id), actor=MARIA, reason="race")
+    return {"outcome": "replayed" if isinstance(outcome, Replayed) else outcome.code}
+
+
+def _queue_small_id(folder: Path) -> None:
+    await_file(folder / "claimed")
+    assert materialize_ready() == 1
+    # As a host makes it whose clock is behind.
+    change("UPDATE _System_ConnectorWorkItem SET WorkId = %s WHERE State = 'pending'", SMALL_ID)
 
 
 def end_before_handoff(folder: Path) -> dict[str, Any]:
@@ -188,5 +204,6 @@ _PARTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "admit": admit,
     "end_generations": end_generations,
     "extend_queued": extend_queued,
+    "replay_dead": replay_dead,
     "end_before_handoff": end_before_handoff,
 }

@@ -142,3 +142,32 @@ def test_end__whose_successor_has_the_smaller_id__runs_a_deadlock_again_and_hand
     if engine == "mariadb":
         # It locks one row after the other. The embedded store takes all rows of a statement or none.
         assert DEADLOCK in admitted["met"] + ended["met"]
+
+
+@pytest.mark.evidence("A-26", "P-24")
+def test_end__that_meets_a_replay_the_other_way_around__runs_a_deadlock_again_and_hands_over(
+    database_url: str, engine: str, tmp_path: Path
+) -> None:
+    """The successor has the smaller id: the replay locks it, then the ended one, which its end holds before it."""
+    admission.activate()
+    admission.inputs(1)
+    assert materialize_ready() == 1
+    (dead,) = admission.generations()
+    admission.claim_row(dead["WorkId"])
+    admission.end_row(dead["WorkId"], "dead")
+    admission.inputs(1)
+    assert materialize_ready() == 1
+    admission.inputs(1)
+    replayed, ended = play(
+        database_url, tmp_path, {"part": "replay_dead", "work_id": dead["WorkId"]}, {"part": "end_before_handoff"}
+    )
+
+    assert replayed["outcome"] == "active_generation_in_scope"
+    _, first, second = admission.generations()
+    assert (ended["ended"], second["WorkId"]) == ([first["WorkId"]], batch_racers.SMALL_ID)
+    assert (first["State"], second["State"]) == ("succeeded", "pending")
+    assert admission.ranges() == [(1, 1, False), (2, 2, False), (3, 3, True)]
+    assert query("SELECT 1 FROM _System_ConnectorWorkItem WHERE ReplayedAt IS NOT NULL") == []
+    assert find_keyless_heads() == ()
+    if engine == "mariadb":
+        assert DEADLOCK in replayed["met"] + ended["met"]
