@@ -52,6 +52,7 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("dlq/", dead.list_rows, name="dlq"),
         path("dlq/groups/", groups.list_rows, name="groups"),
         path("dlq/export", exports.dead, name="dlq-export"),
+        path("dlq/views/", saved.list_rows, name="views"),
         path("dlq/views/new", saved.create, name="view-new"),
         path("dlq/views/<str:view_id>/delete", saved.delete, name="view-delete"),
         path("dlq/<str:ref>/", dead.show, name="dead"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from django.core.cache import cache
 from django.core.serializers.json import DjangoJSONEncoder
@@ -17,10 +17,9 @@ from console import shown
 from console.access.reads import rights_of
 from console.forms import DeadFilter
 from console.middleware import actor_of
-from console.models import AuditEntry, User
+from console.models import AuditEntry
 from console.paging import neighbour, order_links, query_of, without
 from console.permissions import BULK, REPLAY, VIEW, requires
-from console.saved import address_of, list_views
 from console.viewed import note_dead
 from integration.authority import reads, service
 from integration.authority.values import Ref
@@ -54,7 +53,9 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     within = rights.reach(VIEW)
     may_bulk = request.user.has_perm(VIEW) and request.user.has_perm(BULK)
     # Before the rows: what dies in between is seen and told as new, never the other way round.
-    kept = _kept(request, seen_at=read_now() if may_bulk else None)
+    count = None if request.htmx else reads.count_dead(filters, cap=10_000, within=within)  # type: ignore[attr-defined]
+    seen_at = ((count and count.read_at) or read_now()) if may_bulk else None
+    kept = _kept(request, seen_at=seen_at)
     oldest_first = shown.is_oldest_first(request.GET)
     cursor = request.GET.get("cursor") or None
     try:
@@ -82,7 +83,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     if request.htmx:  # type: ignore[attr-defined]
         return render(request, "console/dlq/_rows.html", context)
     context |= {
-        "count": reads.count_dead(filters, cap=10_000, within=within),
+        "count": count,
         "orders": order_links(request, oldest_first=oldest_first),
         **(_for_everywhere(request) if within.is_everywhere else {"namespaces": within.namespaces}),
     }
@@ -130,12 +131,8 @@ def download(request: HttpRequest, ref: str) -> HttpResponse:
 
 
 def _for_everywhere(request: HttpRequest) -> dict[str, Any]:
-    """Return what only a reader of every namespace is offered: saved views, exports, suggestions of namespaces."""
+    """Return what only a reader of every namespace is offered: views, exports, suggestions of namespaces."""
     return {
-        "views": [
-            (view, address_of(view, zone=request.zone))  # type: ignore[attr-defined]
-            for view in list_views(cast("User", request.user), "dlq")
-        ],
         "list_query": query_of(request),
         "export_to": f"{reverse('dlq-export')}?{query_of(request)}",
         "export_largest": largest(),

@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console import saved, shown
 from console.forms import DeadFilter, SavedViewForm
@@ -18,6 +18,21 @@ from console.permissions import VIEW, requires
 from integration.errors import InvalidInput
 
 _PAGE = "dlq"
+
+
+@require_safe
+@requires(VIEW)
+def list_rows(request: HttpRequest) -> HttpResponse:
+    """List one's own views and those that others share, and offer to keep the address's filter."""
+    context = {
+        "section": "dlq",
+        "views": [
+            (view, saved.address_of(view, zone=request.zone))  # type: ignore[attr-defined]
+            for view in saved.list_views(cast("User", request.user), _PAGE)
+        ],
+        "list_query": query_of(request),
+    }
+    return render(request, "console/dlq/views.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -188,11 +188,13 @@ class CappedCount:
         count: Rows counted.
         is_capped: There may be more: the cap or the bound of the search was reached.
         searched: How many of the latest dead rows were looked at, where the bound stopped the search; else None.
+        read_at: The database's time when counting began; None where nothing was counted but a page found.
     """
 
     count: int
     is_capped: bool
     searched: int | None = None
+    read_at: datetime | None = None
 
     def __str__(self) -> str:
         """Return the count with a plus sign if there may be more."""

@@ -180,6 +180,7 @@ def _count(reader: Reader, filters: DeadFilters, cap: int, *, has_additive: bool
         count=min(found, cap),
         is_capped=found > cap or is_bound,
         searched=searched if is_bound else None,
+        read_at=min(part["Now"] for part in parts),
     )
 
 

@@ -131,6 +131,7 @@ def test_pictures(open_page: Any, installation: Installation, operator: User, sc
     shot("batch-none", "/batches/new?ticked=1", ("wide",))
     for name, is_shared in ((LONG[:60], True), ("Sales, not replayed", False)):
         save_view(operator, "dlq", name=name, query="namespace=acme-sales&replayed=no", is_shared=is_shared)
+    shot("views", "/dlq/views/?namespace=acme-sales&replayed=no")
     shot("view-new", "/dlq/views/new?namespace=acme-sales&replayed=no")
     for size, (width, height) in SIZES.items():
         page = open_page("/dlq/?namespace=acme-sales", width=width, height=height, scheme=scheme)

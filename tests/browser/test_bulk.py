@@ -86,7 +86,7 @@ def test_views__are_saved_opened_and_deleted_and_the_list_is_downloaded(
 ) -> None:
     ref = installation.work()
     page = open_page("/dlq/?namespace=acme-sales", scripts=scripts)
-    page.locator("summary", has_text="Saved views").click()
+    page.get_by_role("link", name="Saved views").click()
     page.get_by_role("link", name="Save this view").click()
     page.get_by_label("Name", exact=True).fill("Sales")
     page.get_by_label("Share it").check()
@@ -95,9 +95,9 @@ def test_views__are_saved_opened_and_deleted_and_the_list_is_downloaded(
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").click()
     assert f"work_item:{ref}" in download.value.path().read_text(encoding="utf-8")
-    page.locator("summary", has_text="Saved views").click()
+    page.get_by_role("link", name="Saved views").click()
     page.get_by_role("link", name="Sales", exact=True).click()
     assert page.url.endswith("/dlq/?namespace=acme-sales")
-    page.locator("summary", has_text="Saved views").click()
+    page.get_by_role("link", name="Saved views").click()
     page.get_by_role("button", name="Delete view Sales").click()
     expect(page.get_by_text("The view is deleted.")).to_be_visible()

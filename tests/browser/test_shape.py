@@ -63,6 +63,7 @@ def _paths(installation: Installation) -> list[str]:
         f"/batches/{paused.id}/",
         "/dlq/",
         "/dlq/?sort=oldest",
+        "/dlq/views/",
         "/dlq/views/new?namespace=acme-sales",
         "/dlq/?namespace=acme-sales&replayed=no",
         "/dlq/?died_after=nonsense",

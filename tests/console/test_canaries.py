@@ -109,6 +109,7 @@ PATHS = [
     "/api/v1/audit",
     "/metrics",
     "/csp-report",
+    "/dlq/views/",
     "/admin/login/",
     "/favicon.ico",
     "/healthz",

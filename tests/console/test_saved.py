@@ -28,12 +28,17 @@ def keep(client: Client, query: str = "", **values: Any) -> Any:
 
 def shown(client: Client, query: str = "") -> list[str]:
     """Return the names of the views that the list offers."""
-    return re.findall(r'<li class="view"><a href="[^"]+">([^<]+)</a>', client.get(f"/dlq/{query}").content.decode())
+    return re.findall(
+        r'<li class="view"><a href="[^"]+">([^<]+)</a>', client.get(f"/dlq/views/{query}").content.decode()
+    )
 
 
 def test_view__is_saved_from_the_list_opened_and_deleted(viewer: Client, installation: Installation) -> None:
     installation.work()
-    text = viewer.get("/dlq/?namespace=acme-sales&replayed=no&cursor=&sort=oldest").content.decode()
+    listed = viewer.get("/dlq/?namespace=acme-sales&replayed=no&cursor=&sort=oldest").content.decode()
+    assert "/dlq/views/?namespace=acme-sales&amp;replayed=no&amp;sort=oldest" in listed
+    text = viewer.get("/dlq/views/?namespace=acme-sales&replayed=no&sort=oldest").content.decode()
+    assert [] == Markup(text).faults()
     assert "/dlq/views/new?namespace=acme-sales&amp;replayed=no&amp;sort=oldest" in text
     response = keep(viewer, "?namespace=acme-sales&replayed=no&sort=oldest&junk=1&cursor=x", name="Sales, left over")
     assert (302, "/dlq/?namespace=acme-sales&replayed=no&sort=oldest") == (response.status_code, response["Location"])
@@ -54,7 +59,7 @@ def test_view__is_seen_by_others_when_it_is_shared_and_deleted_by_none_of_them(
     keep(vera, "?namespace=acme-sales", name="mine")
     keep(vera, "?namespace=acme-sales", name="ours", is_shared="on")
     assert (["mine", "ours"], ["ours"]) == (shown(vera), shown(rolf))
-    text = rolf.get("/dlq/").content.decode()
+    text = rolf.get("/dlq/views/").content.decode()
     assert "by vera" in text
     assert "Delete view" not in text
     rolf.handler.enforce_csrf_checks = False
@@ -96,7 +101,7 @@ def test_view__keeps_the_zone_in_which_its_times_were_read(viewer: Client, insta
     queries = {view.name: view.query for view in SavedView.objects.all()}
     assert "died_after=2026-01-31T12%3A00&tz=Europe%2FBerlin" == queries["with times"]
     assert "namespace=acme-sales" == queries["without"]
-    text = viewer.get("/dlq/?tz=Asia/Tokyo").content.decode()
+    text = viewer.get("/dlq/views/?tz=Asia/Tokyo").content.decode()
     assert 'href="/dlq/?died_after=2026-01-31T12%3A00&amp;tz=Europe%2FBerlin">with times' in text
     assert 'href="/dlq/?namespace=acme-sales&amp;tz=Asia%2FTokyo">without' in text
 

@@ -38,15 +38,15 @@ def _count(
             # One Event may have two WorkItems that own it: what is seen is counted without them.
             found = matching_rows("1 AS One", stream, keys, has_work_items=has_work_items)
             parts.append(
-                f"(SELECT '{stream}' AS Stream, f.Found, s.Seen"
+                f"(SELECT '{stream}' AS Stream, f.Found, s.Seen, UTC_TIMESTAMP(6) AS Now"
                 f" FROM (SELECT COUNT(*) AS Found FROM ({found} LIMIT %({stream}_limit)s) AS a) AS f"
                 f" CROSS JOIN (SELECT COUNT(*) AS Seen FROM ({keys}) AS b) AS s)"
             )
         else:
             verdicts = _verdicts(stream, keys, by_provider=by_provider)
             parts.append(
-                f"(SELECT '{stream}' AS Stream, COALESCE(SUM(s.IsMatch), 0) AS Found, COUNT(*) AS Seen"
-                f" FROM ({verdicts}) AS s)"
+                f"(SELECT '{stream}' AS Stream, COALESCE(SUM(s.IsMatch), 0) AS Found, COUNT(*) AS Seen,"
+                f" UTC_TIMESTAMP(6) AS Now FROM ({verdicts}) AS s)"
             )
     return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
 
@@ -95,8 +95,8 @@ def _count_all(name: str, *, by_namespace: bool, has_work_items: bool = True) ->
             f" LIMIT %({stream}_window)s"
         )
         parts.append(
-            f"({hint} '{stream}' AS Stream, COALESCE(SUM({found}), 0) AS Found, COUNT(*) AS Seen"
-            f" FROM ({keys}) AS s{rest})"
+            f"({hint} '{stream}' AS Stream, COALESCE(SUM({found}), 0) AS Found, COUNT(*) AS Seen,"
+            f" UTC_TIMESTAMP(6) AS Now FROM ({keys}) AS s{rest})"
         )
     return Statement(name=name, text=" UNION ALL ".join(parts), returns=Returns.ROWS)
 
