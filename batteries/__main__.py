@@ -18,10 +18,12 @@ from batteries.figures import Figures
 BATTERIES = {
     "r1": "batteries.r1_kills",
     "r1-replay": "batteries.r1_replays",
+    "r1-cutover": "batteries.r1_cutovers",
     "r2": "batteries.r2_races",
     "r3": "batteries.r3_zombies",
     "r4": "batteries.r4_commits",
     "r4-replay": "batteries.r4_replays",
+    "r4-cutover": "batteries.r4_cutovers",
     "r5": "batteries.r5_outages",
     "r6": "batteries.r6_histories",
     "r6-replay": "batteries.r6_replays",
@@ -29,6 +31,7 @@ BATTERIES = {
     "r7-cutover": "batteries.r7_cutovers",
     "r8": "batteries.r8_interleavings",
     "r10": "batteries.r10_faults",
+    "r12": "batteries.r12_soak",
 }
 OWN_SERVER = frozenset({"r5"})
 #: These ask no database.
@@ -44,6 +47,7 @@ def main() -> int:
     parser.add_argument("--database-url", help="a database with nothing in it that matters, instead of a throwaway")
     parser.add_argument("--form", choices=["shortest", "short", "long"], default="short")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, help="how long r12 lasts; its form decides when it is not said")
     parser.add_argument("--mutant", action="store_true", help="take the guard away: the battery must break")
     options = parser.parse_args()
     names = options.battery or list(BATTERIES)
@@ -76,7 +80,13 @@ def _run(name: str, engine: str, url: str, options: argparse.Namespace) -> int:
     try:
         with database.scratch() as folder:
             ground = Ground(
-                engine=engine, url=url, folder=folder, size=options.form, seed=options.seed, mutant=options.mutant
+                engine=engine,
+                url=url,
+                folder=folder,
+                size=options.form,
+                seed=options.seed,
+                mutant=options.mutant,
+                seconds=options.seconds,
             )
             importlib.import_module(BATTERIES[name]).run(ground, figures)
     except Exception:

@@ -30,6 +30,7 @@ class Ground:
         size: How large the battery is: `shortest`, `short`, `long`.
         seed: Where random choices come from.
         mutant: Take the guard away.
+        seconds: How long a battery lasts that is measured in time; None for what fits the size.
     """
 
     engine: str
@@ -38,6 +39,7 @@ class Ground:
     size: str
     seed: int
     mutant: bool
+    seconds: float | None = None
 
     def pick(self, shortest: Any, short: Any, long: Any) -> Any:
         """Return what fits the size."""

@@ -16,10 +16,12 @@ HOLDS = 0
 MUTANTS = {
     "r1": "nothing was lost",
     "r1-replay": "right after the kill a replay is stored whole or not at all",
+    "r1-cutover": "right after the kill a step is stored whole or not at all",
     "r2": "each row has one winner",
     "r3": "no stale write was accepted",
     "r4": "what was answered with 200 is stored",
     "r4-replay": "every caller was told of the child that its request made",
+    "r4-cutover": "whoever wrote a receipt was told so, and of that one",
     "r5": "every 200 is stored",
     "r6": "every history is linearizable",
     "r6-replay": "every history is linearizable",

@@ -6,19 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from batteries.unguarded import changed
 from integration.legacy import claim as event_claims
+from integration.legacy import lease as leases
 from integration.legacy import process as event_processes
 from integration.legacy.claim import EventClaim, claim_event
 from integration.legacy.executor import Executor, Options
 from integration.legacy.lease import acquire
 from integration.legacy.process import register_executor
-from integration.storage.sql import legacy
+from integration.storage.sql import legacy, scheduler_leases
 from integration.storage.statements import Statement
 from integration.work import claim as claims
 from integration.work.claim import claim
 from integration.work.items import candidate_from_row
 from integration.work.process import register_process
-from tests.support.meetings import await_lock, hold_until_waited_for
+from tests.support.meetings import await_file, await_lock, hold_until_waited_for
 from tests.support.work import due_rows
 
 _EVENTS = "_System_ConnectorEvent"
@@ -83,6 +85,25 @@ def take_leases(pack_id: str, count: int) -> list[int]:
             epochs.append(lease.epoch)
             assert lease.release()
     return epochs
+
+
+def take_one(folder: str, pack_id: str, *, is_first: bool, guarded: bool = True) -> int | None:
+    """Take the lease once and give it back, between the other's look and its swap; return the epoch that was held."""
+    looked, done = Path(folder) / "looked", Path(folder) / "done"
+    if is_first:
+        await_file(looked)
+    else:
+        if not guarded:
+            text = scheduler_leases.ACQUIRE_SCHEDULER_LEASE.text.replace("AND OwnershipEpoch = %(epoch)s", "")
+            scheduler_leases.ACQUIRE_SCHEDULER_LEASE = changed(scheduler_leases.ACQUIRE_SCHEDULER_LEASE, text)
+        make_token = leases.secrets.token_urlsafe
+        leases.secrets.token_urlsafe = lambda size: (looked.touch(), await_file(done), make_token(size))[2]
+    lease = acquire(pack_id, owner="tests")
+    if is_first:
+        assert lease is not None
+        assert lease.release()
+        done.touch()
+    return None if lease is None else lease.epoch
 
 
 def meet(role: str, pack_id: str, folder: str, *, is_first: bool, guarded: bool = True) -> list[str]:

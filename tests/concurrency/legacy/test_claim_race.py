@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -107,3 +108,23 @@ def test_scheduler_lease__taken_by_many_processes_is_held_under_distinct_epochs(
     taken = race(f"{RACERS}:take_leases", [{"pack_id": pack.pack_id, "count": 15}] * 4, database_url)
     epochs = sorted(epoch for mine in taken for epoch in mine)
     assert epochs == list(range(1, 61))
+
+
+def take_one_each(database_url: str, folder: Path, *, guarded: bool) -> list[int | None]:
+    """Let one take the lease and give it back after the other has looked at it and before it swaps."""
+    shared = {"pack_id": LegacyPack().pack_id, "folder": str(folder)}
+    return race(
+        f"{RACERS}:take_one",
+        [{"is_first": True, **shared}, {"is_first": False, "guarded": guarded, **shared}],
+        database_url,
+    )
+
+
+@pytest.mark.evidence("A-35")
+def test_scheduler_lease__that_was_taken_since_the_look_is_not_taken(database_url, tmp_path):
+    assert take_one_each(database_url, tmp_path, guarded=True) == [1, None]
+
+
+def test_scheduler_lease__without_its_epoch_is_held_twice_under_one(database_url, tmp_path):
+    """The negative control."""
+    assert take_one_each(database_url, tmp_path, guarded=False) == [1, 1]
