@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import InterfaceError, OperationalError
@@ -51,7 +52,9 @@ def test_list__names_the_dead_rows_and_the_way_to_older_ones():
     last = dlq("list", name, "", "--json", "--limit", "2", "--cursor", first["older"], "--count").document
     assert {row["ref"]["id"] for row in first["rows"] + last["rows"]} == refs
     assert (len(first["rows"]), last["older"]) == (2, None)
+    read_at = datetime.fromisoformat(last["count"].pop("read_at"))
     assert last["count"] == {"count": 3, "is_capped": False, "searched": None}
+    assert abs(read_at - datetime.now(UTC)) < timedelta(minutes=5)
 
 
 def test_list__says_that_nothing_matches():
