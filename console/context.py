@@ -7,7 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from console.permissions import VIEW, keeps_accounts
+from console.permissions import AUDIT, VIEW, keeps_accounts
 from integration.work import figures
 
 #: The rail says that much waits, not how much exactly: a low cap keeps it free on every page.
@@ -21,7 +21,13 @@ def rail(request: HttpRequest) -> dict[str, Any]:
         "nav": SimpleLazyObject(lambda: figures.waiting_for_operators(cap=RAIL_CAP)),
         "is_keeper": SimpleLazyObject(lambda: user is not None and keeps_accounts(user)),
         "is_confined": SimpleLazyObject(lambda: user is not None and _is_confined(user)),
+        "may_audit": SimpleLazyObject(lambda: user is not None and _may_audit(user)),
     }
+
+
+def _may_audit(user: Any) -> bool:
+    """Return whether an account may read the trail of anything."""
+    return bool(user.is_authenticated and user.rights().reach(AUDIT))
 
 
 def _is_confined(user: Any) -> bool:

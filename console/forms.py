@@ -138,6 +138,7 @@ class AuditFilter(Filter):
         ],
     )
     ref = _text("Id", 64)
+    namespace = _text("Namespace", 128)
     since = Moment(
         label="From",
         required=False,

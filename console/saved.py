@@ -21,14 +21,17 @@ MOST_OF_ONE: Final = 50
 MOST_SHARED: Final = 50
 
 
-def list_views(user: User, page: str) -> list[SavedView]:
+def list_views(user: User, page: str, *, with_shared: bool) -> list[SavedView]:
     """Return the account's own views of a page by name, and behind them the first ones that others share.
 
     Args:
         user: Who looks.
         page: The page's route name.
+        with_shared: The account may look everywhere: another's filter may name what is elsewhere.
     """
     own = SavedView.objects.filter(owner=user, page=page).order_by("name")[:MOST_OF_ONE]
+    if not with_shared:
+        return list(own)
     shared = SavedView.objects.filter(page=page, is_shared=True).exclude(owner=user).select_related("owner")
     return [*own, *shared.order_by("name", "id")[:MOST_SHARED]]
 

@@ -6,6 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from integration.errors import InvalidInput
+
+#: Namespaces that one page merges, at most: each is a statement of its own.
+MOST_NAMESPACES: Final = 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Place:
@@ -56,6 +61,29 @@ class Scope:
 
 EVERYWHERE: Final = Scope(is_everywhere=True)
 NOWHERE: Final = Scope()
+
+
+def names_to_read(within: Scope, chosen: str | None = None) -> tuple[str, ...] | None:
+    """Return the namespaces that a list reads one by one.
+
+    Args:
+        within: Where the reader may look.
+        chosen: The namespace that the list is narrowed to; one elsewhere is none.
+
+    Returns:
+        The names; None for a list of everything.
+
+    Raises:
+        InvalidInput: There are more than a page merges, and none is chosen.
+    """
+    if chosen is not None:
+        return (chosen,) if within.covers(chosen) else ()
+    if within.is_everywhere:
+        return None
+    if len(within.places) > MOST_NAMESPACES:
+        message = f"You may look into {len(within.places)} namespaces: name one of them in the filter."
+        raise InvalidInput(message, field="namespace")
+    return within.namespaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,8 @@ from console.models import ScopeGrant, User
 from console.permissions import VIEW
 from integration.authority.listing import CappedCount, DeadFilters
 from integration.authority.reads import count_dead
-from integration.authority.several import MOST_NAMESPACES
 from integration.catalog.namespaces import find_place, list_places
-from integration.scopes import EVERYWHERE, Place, Rights, Scope
+from integration.scopes import EVERYWHERE, MOST_NAMESPACES, Place, Rights, Scope
 
 PAGE_ROWS: Final = 50
 _KEPT: Final = "_rights_kept"

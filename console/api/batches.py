@@ -13,10 +13,13 @@ from console.api.once import HEADER
 from console.api.queries import refuse_unknown
 from console.api.shapes import ItemsQuery, PageQuery
 from console.middleware import actor_of
+from console.permissions import VIEW
 from integration.authority.listing import DeadFilters
 from integration.authority.values import Ref
 from integration.batches import reads, service
+from integration.batches.rights import demand_bulk
 from integration.batches.selection import select
+from integration.batches.values import Batch
 from integration.values import Actor, plain
 
 router = Router()
@@ -26,18 +29,19 @@ router = Router()
 def list_batches(request: HttpRequest, query: Query[PageQuery]) -> Any:
     """List bulk replays, newest first."""
     refuse_unknown(request, PageQuery)
-    page = reads.list_batches(query.cursor, query.limit)
+    page = reads.list_batches(query.cursor, query.limit, within=_actor(request).reach(VIEW))
     return {"items": plain(page.batches), "older": page.older}
 
 
 @router.post("batches", response={201: BatchOut}, url_name="batches")
 def create(request: HttpRequest, body: BatchIn) -> Any:
     """Store a bulk replay of a filter or of ids; the workers begin with it at once."""
+    actor = _actor(request)
     chosen = None if body.filter is None else DeadFilters(**body.filter.model_dump())
     refs = None if body.ids is None else [Ref.parse(text) for text in body.ids]
     batch = service.create(
-        select(chosen, refs),
-        actor=_actor(request),
+        select(chosen, refs, within=demand_bulk(actor)),
+        actor=actor,
         reason=body.reason,
         canary=body.canary,
         halt_after=body.halt_after,
@@ -52,14 +56,14 @@ def create(request: HttpRequest, body: BatchIn) -> Any:
 @router.get("batches/{str:batch_id}", response=BatchOut, url_name="batch")
 def get_batch(request: HttpRequest, batch_id: str) -> Any:
     """Return one bulk replay and how far it is."""
-    return plain(reads.get_batch(batch_id))
+    return plain(_find(request, batch_id))
 
 
 @router.get("batches/{str:batch_id}/items", response=BatchItemsOut, url_name="batch-items")
 def list_items(request: HttpRequest, batch_id: str, query: Query[ItemsQuery]) -> Any:
     """List the rows of a bulk replay in their order, each with what became of it."""
     refuse_unknown(request, ItemsQuery)
-    items = reads.list_items(reads.get_batch(batch_id).id, query.after, query.limit + 1)
+    items = reads.list_items(_find(request, batch_id).id, query.after, query.limit + 1)
     return {
         "items": plain(items[: query.limit]),
         "after": items[query.limit - 1].position if len(items) > query.limit else None,
@@ -76,6 +80,10 @@ def go(request: HttpRequest, batch_id: str, body: BatchStep) -> Any:
 def cancel(request: HttpRequest, batch_id: str, body: BatchStep) -> Any:
     """Stop a bulk replay for good."""
     return plain(service.cancel(batch_id, actor=_actor(request), reason=body.reason))
+
+
+def _find(request: HttpRequest, batch_id: str) -> Batch:
+    return reads.get_batch(batch_id, within=_actor(request).reach(VIEW))
 
 
 def _actor(request: HttpRequest) -> Actor:

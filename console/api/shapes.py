@@ -33,12 +33,14 @@ class WorkQuery(PageQuery):
     """Which WorkItems."""
 
     state: WorkItemState | None = None
+    namespace: str | None = Field(None, max_length=128)
 
 
 class ReceiptQuery(PageQuery):
     """Which receipts."""
 
     state: ReceiptState | None = None
+    namespace: str | None = Field(None, max_length=128)
 
 
 class AuditQuery(Schema):
@@ -48,6 +50,7 @@ class AuditQuery(Schema):
     action: str | None = Field(None, max_length=64)
     outcome: Literal["done", "refused", "lost"] | None = None
     ref: str | None = Field(None, max_length=64)
+    namespace: str | None = Field(None, max_length=128)
     cursor: str | None = Field(None, max_length=400)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -12,12 +14,13 @@ from console import shown
 from console.forms import AuditFilter
 from console.paging import neighbour, order_links, query_of, without
 from console.permissions import AUDIT, requires
+from console.places import look_of
 from integration.audit import reads
 from integration.exports.service import largest
 
 
 @require_safe
-@requires(AUDIT)
+@requires(AUDIT, scoped=True)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List audit entries, newest first or oldest first; a fragment is the rows alone."""
     form = AuditFilter(request.GET)
@@ -28,14 +31,14 @@ def list_rows(request: HttpRequest) -> HttpResponse:
             {"section": "audit", "form": form, "page": None},
             status=400,
         )
-    oldest_first = shown.is_oldest_first(request.GET)
-    page = reads.list_entries(
-        shown.audit_filters(form.cleaned_data), request.GET.get("cursor") or None, oldest_first=oldest_first
-    )
+    oldest_first, look = shown.is_oldest_first(request.GET), look_of(request, AUDIT)
+    filters = replace(shown.audit_filters(form.cleaned_data), namespace=look.namespace)
+    page = reads.list_entries(filters, request.GET.get("cursor") or None, within=look.within, oldest_first=oldest_first)
     context = {
         "section": "audit",
         "form": form,
         "page": page,
+        "look": look,
         "chips": [(label, value, without(request, name)) for name, label, value in form.chosen()],
         "clear": without(request, *form.fields),
         "newer": neighbour(request, page.newer),

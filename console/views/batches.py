@@ -15,6 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console import shown
+from console.access.reads import rights_of
 from console.forms import BatchForm, DeadFilter
 from console.middleware import actor_of
 from console.paging import neighbour, without
@@ -22,6 +23,7 @@ from console.permissions import BULK, VIEW, requires
 from integration.authority.values import Ref
 from integration.batches import reads, service
 from integration.batches.expected import expect
+from integration.batches.rights import bulk_reach, covers, demand_bulk, in_bulk
 from integration.batches.selection import read_now, select
 from integration.batches.values import ENDED, BatchState
 from integration.errors import InvalidInput, Refused
@@ -34,10 +36,10 @@ STOPPED = frozenset({BatchState.WAITING, BatchState.HALTED})
 
 
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List bulk replays, newest first; a fragment is the rows alone."""
-    page = reads.list_batches(request.GET.get("cursor") or None)
+    page = reads.list_batches(request.GET.get("cursor") or None, within=rights_of(request.user).reach(VIEW))
     context = {
         "section": "batches",
         "page": page,
@@ -51,10 +53,12 @@ def list_rows(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def show(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Show one bulk replay and how far it is; a poll that finds nothing new is answered 204."""
-    batch = reads.get_batch(batch_id)
+    rights = rights_of(request.user)
+    bulk = bulk_reach(rights)
+    batch = reads.get_batch(batch_id, within=rights.reach(VIEW))
     seen = f"{batch.state}-{batch.totals.done}"
     if request.htmx and request.GET.get("seen") == seen:  # type: ignore[attr-defined]
         return HttpResponse(status=204)
@@ -70,7 +74,7 @@ def show(request: HttpRequest, batch_id: str) -> HttpResponse:
         "refusals": reads.refusals(batch.id),
         "items": items[: reads.PAGE_ROWS],
         "next_after": items[reads.PAGE_ROWS - 1].position if len(items) > reads.PAGE_ROWS else None,
-        "may_replay": request.user.has_perm(BULK),
+        "may_replay": bulk.is_everywhere or covers(bulk, reads.list_places(batch.id)),
         "read_at": timezone.now(),
     }
     template = "console/batches/_progress.html" if request.htmx else "console/batches/detail.html"  # type: ignore[attr-defined]
@@ -79,8 +83,8 @@ def show(request: HttpRequest, batch_id: str) -> HttpResponse:
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@requires(BULK)
-@requires(VIEW)
+@requires(BULK, scoped=True)
+@requires(VIEW, scoped=True)
 def create(request: HttpRequest) -> HttpResponse:
     """Show what a bulk replay of the list's filter would take, or store it.
 
@@ -91,12 +95,16 @@ def create(request: HttpRequest) -> HttpResponse:
     if not filters.is_valid():
         message = "The filter is not valid."
         raise InvalidInput(message)
+    actor = actor_of(request)
+    within = demand_bulk(actor)
     seen_at = _moment(request.GET.get("seen_at")) or read_now()
     ticked = _ticked(request)
     if ticked is None:
-        selection = select(shown.dead_filters({**filters.cleaned_data, "replayed": "no"}), seen_at=seen_at)
+        selection = select(
+            shown.dead_filters({**filters.cleaned_data, "replayed": "no"}), seen_at=seen_at, within=within
+        )
     else:
-        selection = select(refs=ticked)
+        selection = select(refs=ticked, within=within)
     form = BatchForm(request.POST or None, initial={"idempotency_key": uuid.uuid4()})
     refusal, status = None, 200
     if request.method == "POST":
@@ -104,7 +112,7 @@ def create(request: HttpRequest) -> HttpResponse:
             try:
                 batch = service.create(
                     selection,
-                    actor=actor_of(request),
+                    actor=actor,
                     reason=form.cleaned_data["reason"],
                     canary=form.cleaned_data["canary"] or 0,
                     halt_after=form.cleaned_data["halt_after"],
@@ -125,7 +133,7 @@ def create(request: HttpRequest) -> HttpResponse:
         "selection": selection,
         "is_ticked": ticked is not None,
         "was": form.data.get("total") if refusal else None,
-        "expected": expect(selection, actor_of(request)),
+        "expected": expect(selection, in_bulk(actor)),
         "first": selection.items[:FIRST_ROWS],
         "chosen": [(label, value) for name, label, value in filters.chosen() if name != "replayed"],
         "form": form,
@@ -139,8 +147,8 @@ def create(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@requires(BULK)
-@requires(VIEW)
+@requires(BULK, scoped=True)
+@requires(VIEW, scoped=True)
 def go(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Let a bulk replay go on that waits or was halted."""
     service.go(batch_id, actor=actor_of(request))
@@ -148,8 +156,8 @@ def go(request: HttpRequest, batch_id: str) -> HttpResponse:
 
 
 @require_POST
-@requires(BULK)
-@requires(VIEW)
+@requires(BULK, scoped=True)
+@requires(VIEW, scoped=True)
 def pause(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Stop a running bulk replay for a while."""
     service.pause(batch_id, actor=actor_of(request))
@@ -157,8 +165,8 @@ def pause(request: HttpRequest, batch_id: str) -> HttpResponse:
 
 
 @require_POST
-@requires(BULK)
-@requires(VIEW)
+@requires(BULK, scoped=True)
+@requires(VIEW, scoped=True)
 def resume(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Let a paused bulk replay go on where it was."""
     service.resume(batch_id, actor=actor_of(request))
@@ -166,8 +174,8 @@ def resume(request: HttpRequest, batch_id: str) -> HttpResponse:
 
 
 @require_POST
-@requires(BULK)
-@requires(VIEW)
+@requires(BULK, scoped=True)
+@requires(VIEW, scoped=True)
 def cancel(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Stop a bulk replay for good."""
     service.cancel(batch_id, actor=actor_of(request))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from django.core.cache import cache
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import render
@@ -19,19 +18,19 @@ from console.forms import DeadFilter
 from console.middleware import actor_of
 from console.models import AuditEntry
 from console.paging import neighbour, order_links, query_of, without
-from console.permissions import BULK, REPLAY, VIEW, requires
+from console.permissions import REPLAY, VIEW, requires
+from console.places import suggested_namespaces
 from console.viewed import note_dead
 from integration.authority import reads, service
 from integration.authority.values import Ref
+from integration.batches.rights import bulk_reach
 from integration.batches.selection import read_now
 from integration.errors import InvalidInput
 from integration.exports.service import largest
+from integration.scopes import Scope
 from integration.values import plain
-from integration.work.figures import namespaces
 
 PAGE_ROWS = 50
-#: How long a list of suggestions may be behind.
-SUGGESTIONS_SECONDS = 15
 #: The two halves of the list that an operator switches between most.
 TABS = (("All", ""), ("Not replayed", "no"), ("Replayed", "yes"))
 
@@ -51,14 +50,13 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     filters = shown.dead_filters(form.cleaned_data)
     rights = rights_of(request.user)
     within = rights.reach(VIEW)
-    may_bulk = request.user.has_perm(VIEW) and request.user.has_perm(BULK)
-    # Before the rows: what dies in between is seen and told as new, never the other way round.
-    count = None if request.htmx else reads.count_dead(filters, cap=10_000, within=within)  # type: ignore[attr-defined]
-    seen_at = ((count and count.read_at) or read_now()) if may_bulk else None
-    kept = _kept(request, seen_at=seen_at)
+    bulk = bulk_reach(rights)
     oldest_first = shown.is_oldest_first(request.GET)
     cursor = request.GET.get("cursor") or None
     try:
+        # Before the rows: what dies in between is seen and told as new, never the other way round.
+        count = None if request.htmx else reads.count_dead(filters, cap=10_000, within=within)  # type: ignore[attr-defined]
+        seen_at = ((count and count.read_at) or read_now()) if bulk else None
         page = reads.list_dead(filters, cursor, PAGE_ROWS, within=within, oldest_first=oldest_first)
     except InvalidInput as error:
         if error.data_fields.get("field") != "namespace":
@@ -66,6 +64,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         form.add_error("namespace", error.operator_message())
         context["namespaces"] = within.namespaces
         return render(request, "console/dlq/page.html", context, status=400)
+    kept = _kept(request, seen_at=seen_at)
     context |= {
         "page": page,
         "replay_reach": rights.reach(REPLAY),
@@ -76,7 +75,8 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "tabs": [(label, value, _with_replayed(request, value)) for label, value in TABS],
         "chosen": form.cleaned_data["replayed"],
         "oldest_first": oldest_first,
-        "may_bulk": may_bulk,
+        "bulk": bulk,
+        "is_all_bulk": bulk == within,
         "kept": list(kept.items()),
         "bulk_query": kept.urlencode(),
     }
@@ -85,7 +85,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
     context |= {
         "count": count,
         "orders": order_links(request, oldest_first=oldest_first),
-        **(_for_everywhere(request) if within.is_everywhere else {"namespaces": within.namespaces}),
+        **_around(request, within),
     }
     return render(request, "console/dlq/page.html", context)
 
@@ -130,13 +130,13 @@ def download(request: HttpRequest, ref: str) -> HttpResponse:
     return response
 
 
-def _for_everywhere(request: HttpRequest) -> dict[str, Any]:
-    """Return what only a reader of every namespace is offered: views, exports, suggestions of namespaces."""
+def _around(request: HttpRequest, within: Scope) -> dict[str, Any]:
+    """Return what is offered around the rows: views, exports, suggestions of namespaces."""
     return {
         "list_query": query_of(request),
         "export_to": f"{reverse('dlq-export')}?{query_of(request)}",
         "export_largest": largest(),
-        "namespaces": cache.get_or_set("namespaces", namespaces, SUGGESTIONS_SECONDS),
+        "namespaces": suggested_namespaces() if within.is_everywhere else within.namespaces,
     }
 
 

@@ -20,7 +20,7 @@ _CONTENT_TYPES = {Format.CSV: "text/csv", Format.JSON: "application/json"}
 
 
 @require_POST
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def dead(request: HttpRequest) -> StreamingHttpResponse:
     """Download the dead rows that the address's filter matches; the trail tells of it, so it is sent by a form."""
     chosen, form = _chosen(DeadFilter(request.GET)), _format(request)
@@ -34,7 +34,7 @@ def dead(request: HttpRequest) -> StreamingHttpResponse:
 
 
 @require_POST
-@requires(AUDIT)
+@requires(AUDIT, scoped=True)
 def audit(request: HttpRequest) -> StreamingHttpResponse:
     """Download the entries of the trail that the address's filter matches."""
     chosen, form = _chosen(AuditFilter(request.GET)), _format(request)

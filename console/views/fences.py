@@ -18,7 +18,7 @@ from console.middleware import actor_of
 from console.paging import neighbour
 from console.permissions import CUTOVER, VIEW, requires
 from integration.cutover.fences import reads, service
-from integration.cutover.fences.values import AdmissionsUnderWay, Fence, FenceNotFound, OverrideNotFound
+from integration.cutover.fences.values import AdmissionsUnderWay, Fence, OverrideNotFound
 from integration.errors import InvalidInput, NotFound, Refused
 from integration.scopes import Scope
 from integration.work.figures import namespaces
@@ -182,10 +182,7 @@ def lift_override(request: HttpRequest, override_id: str) -> HttpResponse:
 
 def _get(request: HttpRequest, fence_id: str) -> Fence:
     """Return a fence; one of where the reader may not look is none."""
-    fence = reads.get_fence(fence_id)
-    if not rights_of(request.user).reach(VIEW).covers(fence.namespace):
-        raise FenceNotFound
-    return fence
+    return reads.get_fence(fence_id, within=rights_of(request.user).reach(VIEW))
 
 
 def _effect(terms: FenceTerms, within: Scope) -> reads.Effect | None:

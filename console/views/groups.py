@@ -10,11 +10,14 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console import zones
+from console.access.reads import rights_of
 from console.charts import Spark, spark
 from console.forms import GroupFilter
-from console.permissions import BULK, VIEW, requires
+from console.permissions import VIEW, requires
+from console.places import look_of
 from integration.authority import groups
 from integration.authority.groups import Group, GroupFilters
+from integration.batches.rights import bulk_reach
 
 #: The windows to choose from: hours, and what they are called.
 WINDOWS = ((1, "1 hour"), (6, "6 hours"), (24, "24 hours"), (24 * 7, "7 days"), (24 * 30, "30 days"))
@@ -22,13 +25,13 @@ USUAL = timedelta(hours=24)
 
 
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List the groups of a window, those that wait for somebody first; a fragment is the rows alone."""
     form = GroupFilter(request.GET)
-    window, namespace = form.window(usual=USUAL), form.namespace_or_none()
-    filters = groups.window_of(timezone.now(), window, namespace)
-    found = groups.list_groups(filters)
+    window, look = form.window(usual=USUAL), look_of(request)
+    filters = groups.window_of(timezone.now(), window, look.namespace)
+    found = groups.list_groups(filters, within=look.within)
     looked_at = groups.narrowed(filters, found.back_to)
     context = {
         "section": "dlq",
@@ -38,8 +41,8 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "window": groups.WINDOW,
         "windows": WINDOWS,
         "hours": window // timedelta(hours=1),
-        "namespace": namespace,
-        "may_replay": request.user.has_perm(BULK),
+        "look": look,
+        "bulk": bulk_reach(rights_of(request.user)),
         "read_at": timezone.now(),
     }
     template = "console/groups/_rows.html" if request.htmx else "console/groups/page.html"  # type: ignore[attr-defined]

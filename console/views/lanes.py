@@ -7,21 +7,21 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.forms import NamespaceFilter
 from console.permissions import VIEW, requires
+from console.places import look_of
 from integration.work import lanes
 
 
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List the lanes that are held up, those that need somebody first; a fragment is the rows alone."""
-    filters = lanes.LaneFilters(namespace=NamespaceFilter(request.GET).namespace_or_none())
+    look = look_of(request)
     context = {
         "section": "lanes",
-        "report": lanes.read_lanes(filters),
+        "report": lanes.read_lanes(lanes.LaneFilters(namespace=look.namespace), within=look.within),
         "sample": lanes.SAMPLE,
-        "namespace": filters.namespace,
+        "look": look,
         "read_at": timezone.now(),
     }
     template = "console/lanes/_rows.html" if request.htmx else "console/lanes/page.html"  # type: ignore[attr-defined]

@@ -21,14 +21,14 @@ _PAGE = "dlq"
 
 
 @require_safe
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def list_rows(request: HttpRequest) -> HttpResponse:
     """List one's own views and those that others share, and offer to keep the address's filter."""
     context = {
         "section": "dlq",
         "views": [
             (view, saved.address_of(view, zone=request.zone))  # type: ignore[attr-defined]
-            for view in saved.list_views(cast("User", request.user), _PAGE)
+            for view in saved.list_views(cast("User", request.user), _PAGE, with_shared=request.user.has_perm(VIEW))
         ],
         "list_query": query_of(request),
     }
@@ -36,7 +36,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def create(request: HttpRequest) -> HttpResponse:
     """Ask for a name for the address's filter, or keep it."""
     filters = DeadFilter(request.GET)
@@ -71,7 +71,7 @@ def create(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@requires(VIEW)
+@requires(VIEW, scoped=True)
 def delete(request: HttpRequest, view_id: str) -> HttpResponse:
     """Delete one's own view; anybody else's is not found."""
     page = saved.delete_view(cast("User", request.user), view_id) if len(view_id) <= 36 else None

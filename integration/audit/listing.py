@@ -16,6 +16,7 @@ class AuditFilters:
     """What the trail is narrowed to; None means everything.
 
     Attributes:
+        namespace: The namespace that an entry is of; entries of none match no namespace.
         ref: The id of what an entry is about.
         actor: Who did it, by name.
         action: An action, `noun.past`.
@@ -24,6 +25,7 @@ class AuditFilters:
         until: Before this time, aware UTC.
     """
 
+    namespace: str | None = None
     ref: str | None = None
     actor: str | None = None
     action: str | None = None
@@ -38,7 +40,7 @@ class AuditFilters:
             if moment is not None and moment.tzinfo is None:
                 message = f"{name} needs a time zone."
                 raise errors.InvalidInput(message, field=name)
-        for name in ("ref", "actor", "action"):
+        for name in ("namespace", "ref", "actor", "action"):
             if any("\ud800" <= character <= "\udfff" for character in getattr(self, name) or ""):
                 message = f"{name} holds a character that no entry has."
                 raise errors.InvalidInput(message, field=name)

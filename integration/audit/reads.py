@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from integration import errors
 from integration.audit.listing import AuditFilters, AuditPage, Entry
 from integration.audit.policy import GENESIS_DIGEST, entry_digest
+from integration.scopes import EVERYWHERE, Scope, names_to_read
 from integration.storage import db
 from integration.storage.db import Reader, Row
 from integration.storage.sql import audit
@@ -21,11 +23,15 @@ LARGEST_PAGE: Final = 500
 _CHUNK: Final = 1000
 _LONG_AGO: Final = datetime(1000, 1, 1, tzinfo=UTC)
 _FAR_AHEAD: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+#: No namespace has this name.
+_NONE: Final = "-"
 #: Keys that a page of more than one filter reads at most, in growing windows.
 _WINDOWS: Final = (200, 2_000, 8_000)
 #: The filter whose index is read -> the statements towards older and towards newer entries; the first that is given
-#: counts, and those that match least come first.
+#: counts, and those that match least come first. A namespace comes before all others: who may read the entries of some
+#: namespaces only must not learn from where a search stopped how many there are elsewhere.
 _LISTS: Final[dict[str, tuple[Statement, Statement]]] = {
+    "namespace": (lists.LIST_AUDIT_OF_NAMESPACE_OLDER, lists.LIST_AUDIT_OF_NAMESPACE_NEWER),
     "ref": (lists.LIST_AUDIT_OF_REF_OLDER, lists.LIST_AUDIT_OF_REF_NEWER),
     "actor": (lists.LIST_AUDIT_OF_ACTOR_OLDER, lists.LIST_AUDIT_OF_ACTOR_NEWER),
     "action": (lists.LIST_AUDIT_OF_ACTION_OLDER, lists.LIST_AUDIT_OF_ACTION_NEWER),
@@ -43,6 +49,10 @@ class _Place:
 
     def __str__(self) -> str:
         return f"{'>' if self.is_older else '<'}{self.at.isoformat()}~{self.id}"
+
+
+#: Keys in the order in which they were read, and where the search stopped if it did so at its bound.
+_Found = tuple[list[_Place], _Place | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +90,7 @@ def list_entries(
     cursor: str | None = None,
     limit: int = PAGE_ROWS,
     *,
+    within: Scope = EVERYWHERE,
     oldest_first: bool = False,
     using: str = "default",
 ) -> AuditPage:
@@ -89,6 +100,7 @@ def list_entries(
         filters: What to narrow it to.
         cursor: `newer` or `older` of another page; None for the first page.
         limit: Entries on the page, 1 to 500.
+        within: Where the reader may read it, at most 20 namespaces; entries of none are for readers of everywhere.
         oldest_first: Turn the order round.
         using: The database alias.
 
@@ -96,7 +108,7 @@ def list_entries(
         The entries, and the neighbours' cursors.
 
     Raises:
-        InvalidInput: The cursor or the limit is not valid.
+        InvalidInput: The cursor or the limit is not valid, or the reader has to name a namespace.
 
     Locks: none.
     """
@@ -106,7 +118,9 @@ def list_entries(
     first = _Place(at=_LONG_AGO if oldest_first else _FAR_AHEAD, id="", is_older=not oldest_first)
     start = first if cursor is None else _parse(cursor)
     reader = db.read(using)
-    keys, bound = _find(reader, filters, start, limit)
+    names = names_to_read(within, filters.namespace)
+    parts = (filters,) if names is None else [replace(filters, namespace=name) for name in names or (_NONE,)]
+    keys, bound = _merge([_find(reader, part, start, limit) for part in parts], is_older=start.is_older)
     beyond = keys[limit - 1] if len(keys) > limit else bound
     keys = keys[:limit]
     onward = None if beyond is None else str(beyond)
@@ -123,7 +137,24 @@ def list_entries(
     )
 
 
-def _find(reader: Reader, filters: AuditFilters, start: _Place, limit: int) -> tuple[list[_Place], _Place | None]:
+def _merge(finds: Sequence[_Found], *, is_older: bool) -> _Found:
+    """Put the finds of several namespaces into one order, and leave out what lies beyond the bound of one of them."""
+    if len(finds) == 1:
+        return finds[0]
+    keys = sorted((key for found, _ in finds for key in found), key=_order, reverse=is_older)
+    bounds = [bound for _, bound in finds if bound is not None]
+    if not bounds:
+        return keys, None
+    bound = max(bounds, key=_order) if is_older else min(bounds, key=_order)
+    edge = _order(bound)
+    return [key for key in keys if (_order(key) >= edge if is_older else _order(key) <= edge)], bound
+
+
+def _order(place: _Place) -> tuple[datetime, str]:
+    return place.at, place.id
+
+
+def _find(reader: Reader, filters: AuditFilters, start: _Place, limit: int) -> _Found:
     """Return the keys of a page and one more, and where the search stopped if it did so at its bound."""
     values = {name: getattr(filters, name) for name in _LISTS}
     given = [name for name, value in values.items() if value is not None]

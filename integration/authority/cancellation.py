@@ -14,8 +14,9 @@ from typing import Final
 from integration import errors
 from integration.audit.policy import AuditFact, AuditOutcome, check_reason
 from integration.audit.service import record, record_alone
-from integration.authority.values import BOTH_PERMISSIONS, Ref, RefKind
+from integration.authority.values import REPLAY_PERMISSION, VIEW_PERMISSION, Ref, RefKind
 from integration.projection.handoff import end_generation
+from integration.scopes import Scope
 from integration.states import TERMINAL_STATES, ExecutionOwner, WorkItemState, stored
 from integration.storage import db
 from integration.storage.db import Row, Tx
@@ -91,7 +92,7 @@ def cancel(ref: Ref, *, actor: Actor, reason: str, using: str = "default") -> Ca
 
     Args:
         ref: The WorkItem; an EventId names the one that it has.
-        actor: Who asks, with the permissions of this moment.
+        actor: Who asks, with the permissions of this moment; work where he may not view is not found.
         reason: Why, 1 to 500 characters on one line; it goes into the audit trail.
         using: The database alias.
 
@@ -100,7 +101,7 @@ def cancel(ref: Ref, *, actor: Actor, reason: str, using: str = "default") -> Ca
 
     Raises:
         InvalidInput: The reason is not valid.
-        NotAllowed: The actor may not view and replay.
+        NotAllowed: The actor may not view and replay there.
         WorkItemNotFound: There is none of this id.
         CancelRefused: It has ended, a rollback holds it, or the Event executor has its Event.
         Busy: The rows were locked by others in every try; nothing was written.
@@ -113,19 +114,22 @@ def cancel(ref: Ref, *, actor: Actor, reason: str, using: str = "default") -> Ca
     found: Row | None = None
     try:
         _demand_permissions(actor)
-        found = row = _find(ref, using)
+        found = row = _find(ref, actor.reach(VIEW_PERMISSION), using)
+        _demand_permissions(actor, row["Namespace"])
         return db.run(lambda tx: _cancel_locked(tx, row, actor, text), name="authority.cancel", using=using)
     except (errors.NotAllowed, errors.NotFound, CancelRefused) as error:
         record_alone(_refusal_fact(ref, found, actor, text, error), using=using)
         raise
 
 
-def _demand_permissions(actor: Actor) -> None:
-    if not BOTH_PERMISSIONS <= actor.permissions:
-        raise errors.NotAllowed
+def _demand_permissions(actor: Actor, namespace: str | None = None) -> None:
+    """Refuse who may not view and replay: anywhere, and once the row is read, in its namespace."""
+    for reach in map(actor.reach, (VIEW_PERMISSION, REPLAY_PERMISSION)):
+        if not (reach if namespace is None else reach.covers(namespace)):
+            raise errors.NotAllowed
 
 
-def _find(ref: Ref, using: str) -> Row:
+def _find(ref: Ref, within: Scope, using: str) -> Row:
     reader = db.read(using)
     row = None
     if ref.kind is not RefKind.EVENT:
@@ -133,7 +137,7 @@ def _find(ref: Ref, using: str) -> Row:
     if row is None and ref.kind is not RefKind.WORK_ITEM:
         rows = reader.fetch_all(cancellations.LIST_WORK_OF_EVENT_TO_CANCEL, {"event_id": ref.id})
         row = rows[0] if len(rows) == 1 else None
-    if row is None:
+    if row is None or not within.covers(row["Namespace"]):
         raise errors.WorkItemNotFound
     return row
 
@@ -221,6 +225,7 @@ def _refusal_fact(ref: Ref, found: Row | None, actor: Actor, reason: str, error:
         actor=actor,
         ref_kind=RefKind.WORK_ITEM.value,
         ref_id=ref.id if found is None else found["WorkId"],
+        namespace=None if found is None else found["Namespace"],
         pack_install_id=None if found is None else found["PackInstallId"],
         reason=reason,
         facts={"code": shown.get("refusal", error.code), "was": shown.get("state")},

@@ -7,15 +7,17 @@ however many there are, and the answer says how far back they reached.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from integration.scopes import EVERYWHERE, Scope, names_to_read
 from integration.storage import db
 from integration.storage.db import Row
 from integration.storage.probe import capabilities
 from integration.storage.sql import dead_groups as sql
+from integration.storage.statements import Statement
 from integration.work.reads import PackName, pack_names
 
 #: Dead rows of each owner that are looked at, the newest first.
@@ -90,34 +92,38 @@ class Groups:
     is_cut: bool
 
 
-def list_groups(filters: GroupFilters) -> Groups:
+def list_groups(filters: GroupFilters, *, within: Scope = EVERYWHERE) -> Groups:
     """Group the dead letters of a window.
 
     Args:
         filters: Which rows.
+        within: Where the reader may look, at most 20 namespaces; they share what is looked at.
 
     Returns:
         The groups; of a window with more dead rows than are looked at, only since `back_to`.
 
+    Raises:
+        InvalidInput: The reader has to name a namespace.
+
     Locks: none.
     """
-    reader = db.read()
-    by_namespace = filters.namespace is not None
-    statements = [sql.GROUP_DEAD_EVENTS_IN_NAMESPACE if by_namespace else sql.GROUP_DEAD_EVENTS]
-    if capabilities().has_additive:
-        statements.append(sql.GROUP_DEAD_WORK_IN_NAMESPACE if by_namespace else sql.GROUP_DEAD_WORK)
-    params = {
-        "start": filters.start,
-        "end": filters.end,
-        "slot_seconds": filters.slot_seconds,
-        "namespace": filters.namespace,
-        "window": WINDOW,
-    }
+    names = names_to_read(within, filters.namespace)
+    parts: Sequence[str | None] = (None,) if names is None else names
+    window = WINDOW // max(1, len(parts))
     rows: list[Row] = []
     reached: list[datetime] = []
-    for statement in statements:
-        found = reader.fetch_all(statement, params)
-        if sum(int(row["Found"]) for row in found) >= WINDOW:
+    for statement, namespace in ((statement, name) for name in parts for statement in _statements(name)):
+        found = db.read().fetch_all(
+            statement,
+            {
+                "start": filters.start,
+                "end": filters.end,
+                "slot_seconds": filters.slot_seconds,
+                "namespace": namespace,
+                "window": window,
+            },
+        )
+        if sum(int(row["Found"]) for row in found) >= window:
             reached.append(min(row["FirstAt"] for row in found))
         rows += found
     groups = _merge(rows, pack_names(row["PackInstallId"] for row in rows))
@@ -128,6 +134,12 @@ def list_groups(filters: GroupFilters) -> Groups:
         back_to=max(reached, default=None),
         is_cut=len(groups) > SHOWN,
     )
+
+
+def _statements(namespace: str | None) -> tuple[Statement, ...]:
+    if namespace is None:
+        return (sql.GROUP_DEAD_EVENTS, sql.GROUP_DEAD_WORK)[: 1 + capabilities().has_additive]
+    return (sql.GROUP_DEAD_EVENTS_IN_NAMESPACE, sql.GROUP_DEAD_WORK_IN_NAMESPACE)[: 1 + capabilities().has_additive]
 
 
 def _merge(rows: Iterable[Row], packs: dict[str, PackName]) -> list[Group]:

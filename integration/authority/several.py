@@ -9,15 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from integration import errors
 from integration.authority.cursors import Place
 from integration.authority.dead_statements import place_of
 from integration.authority.listing import CappedCount, DeadFilters
-from integration.scopes import Scope
+from integration.scopes import Scope, names_to_read
 from integration.storage.db import Row
 
-#: Namespaces that one page merges, at most: each is a statement of its own.
-MOST_NAMESPACES: Final = 20
 #: The name of no namespace.
 _NONE: Final = ""
 
@@ -38,14 +35,10 @@ def split(filters: DeadFilters, within: Scope) -> tuple[DeadFilters, ...]:
     Raises:
         InvalidInput: There are more namespaces than a page merges, and the filter names none.
     """
-    if within.is_everywhere:
+    names = names_to_read(within, filters.namespace)
+    if names is None:
         return (filters,)
-    if filters.namespace is not None:
-        return (filters if within.covers(filters.namespace) else replace(filters, namespace=_NONE),)
-    if len(within.places) > MOST_NAMESPACES:
-        message = f"You may look into {len(within.places)} namespaces: name one of them in the filter."
-        raise errors.InvalidInput(message, field="namespace")
-    return tuple(replace(filters, namespace=name) for name in within.namespaces or (_NONE,))
+    return tuple(replace(filters, namespace=name) for name in names or (_NONE,))
 
 
 def merge(parts: Sequence[Found], *, older: bool) -> Found:

@@ -7,18 +7,27 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
+from integration.batches.rights import covers
 from integration.batches.values import Batch, BatchItem, BatchNotFound, BatchPage, BatchState, ItemOutcome, Totals
+from integration.scopes import EVERYWHERE, Scope
 from integration.storage import db
 from integration.storage.db import Reader, Row
 from integration.storage.sql import replay_batches as sql
 
 PAGE_ROWS: Final = 50
 _AFTER_ALL: Final = "~"
+#: No namespace has this name, and no row of a bulk replay is said to be there.
+_NONE: Final = "-"
 _FIELDS: Final = {ItemOutcome.LEFT: "left"}
 
 
-def get_batch(batch_id: str, *, using: str = "default") -> Batch:
+def get_batch(batch_id: str, *, within: Scope = EVERYWHERE, using: str = "default") -> Batch:
     """Return one bulk replay with its totals.
+
+    Args:
+        batch_id: The bulk replay.
+        within: Where the reader may look; one that touches a namespace elsewhere is none.
+        using: The database alias.
 
     Raises:
         BatchNotFound: There is none.
@@ -27,18 +36,45 @@ def get_batch(batch_id: str, *, using: str = "default") -> Batch:
     """
     reader = db.read(using)
     row = reader.fetch_one(sql.FIND_BATCH, {"id": batch_id})
-    if row is None:
+    if row is None or not _is_seen(batch_id, within, using):
         raise BatchNotFound
     return _make(reader, [row])[0]
 
 
-def list_batches(before: str | None = None, limit: int = PAGE_ROWS, *, using: str = "default") -> BatchPage:
+def _is_seen(batch_id: str, within: Scope, using: str) -> bool:
+    if within.is_everywhere:
+        return True
+    places = list_places(batch_id, using=using)
+    return bool(places) and covers(within, places)
+
+
+def list_places(batch_id: str, *, using: str = "default") -> tuple[str, ...]:
+    """Return the namespaces of a bulk replay's rows, sorted; `UNKNOWN` among them stands for any.
+
+    Locks: none.
+    """
+    rows = db.read(using).fetch_all(sql.LIST_BATCH_PLACES, {"id": batch_id})
+    return tuple(row["namespace"] for row in rows)
+
+
+def list_batches(
+    before: str | None = None, limit: int = PAGE_ROWS, *, within: Scope = EVERYWHERE, using: str = "default"
+) -> BatchPage:
     """Return a page of bulk replays, newest first.
+
+    Args:
+        before: `older` of another page.
+        limit: Bulk replays on the page.
+        within: Where the reader may look; those that touch a namespace elsewhere are left out.
+        using: The database alias.
 
     Locks: none.
     """
     reader = db.read(using)
-    rows = reader.fetch_all(sql.LIST_BATCHES, {"before": before or _AFTER_ALL, "limit": limit + 1})
+    statement, params = sql.LIST_BATCHES, {"before": before or _AFTER_ALL, "limit": limit + 1}
+    if not within.is_everywhere:
+        statement, params = sql.LIST_BATCHES_WITHIN, {**params, "namespaces": within.namespaces or (_NONE,)}
+    rows = reader.fetch_all(statement, params)
     batches = _make(reader, rows[:limit])
     return BatchPage(batches=tuple(batches), older=batches[-1].id if len(rows) > limit else None)
 

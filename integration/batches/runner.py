@@ -19,11 +19,12 @@ import structlog
 
 from integration import errors
 from integration.authority import service as authority
-from integration.authority.values import BULK_PERMISSIONS, Ref, RefKind, Refused, Replayed
+from integration.authority.values import Ref, RefKind, Refused, Replayed
 from integration.batches import service
 from integration.batches.accounts import actor_of
-from integration.batches.reads import get_batch
+from integration.batches.reads import get_batch, list_places
 from integration.batches.repetition import CHILD_DEAD, dead_children, repeated_code
+from integration.batches.rights import bulk_reach, covers, in_bulk
 from integration.batches.values import Batch, BatchNotFound, BatchState, ItemOutcome
 from integration.failpoints import failpoint
 from integration.storage import db
@@ -130,6 +131,7 @@ class Runner:
         db.execute_alone(sql.LEAVE_BATCH, {"id": batch_id, "runner_id": self._id})
 
     def _turn(self, batch: Batch, is_stopping: Callable[[], bool]) -> int:
+        places = list_places(batch.id)
         items = db.read().fetch_all(sql.LIST_LEFT_ITEMS, {"id": batch.id, "limit": _SLICE})
         window = max(_WINDOW, batch.halt_after)
         params = {"id": batch.id, "since": batch.resumed_at, "limit": window}
@@ -140,7 +142,7 @@ class Runner:
             if is_stopping() or time.monotonic() >= until:
                 return done
             now = self._may_go_on(batch, item, last)
-            stop = now if isinstance(now, _Stop) else self._do(batch, item, last, now)
+            stop = now if isinstance(now, _Stop) else self._do(batch, item, places, last, now)
             if stop is not None:
                 if stop.state is not BatchState.RUNNING:
                     self._stop(batch, stop)
@@ -183,13 +185,14 @@ class Runner:
         params = {"work_ids": work_ids, "limit": halt_after}
         return dead_children(db.read().fetch_all(sql.LIST_LAST_ENDED_CHILDREN, params), halt_after)
 
-    def _do(self, batch: Batch, item: Row, last: deque[Row], now: datetime) -> _Stop | None:
+    def _do(self, batch: Batch, item: Row, places: Collection[str], last: deque[Row], now: datetime) -> _Stop | None:
         """Replay one row and note what became of it, in the ledger and in front of `last`."""
         actor = actor_of(batch.created_by_id, batch.created_by_name)
-        if not all(actor.may(permission) for permission in BULK_PERMISSIONS):
+        reach = bulk_reach(actor)
+        if not reach or not covers(reach, places):
             return _Stop(state=BatchState.HALTED, code=errors.NotAllowed.code)
         try:
-            ended = _replay(batch, item, actor)
+            ended = _replay(batch, item, in_bulk(actor))
         except OUTAGE:
             # The item is left; its request has a name, so that asking again changes nothing.
             raise

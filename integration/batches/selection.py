@@ -13,6 +13,7 @@ from integration.authority import reads
 from integration.authority.listing import DeadFilters, DeadRow
 from integration.authority.values import OwnerAmbiguous, Ref
 from integration.batches.values import LARGEST, LARGEST_BY_ID
+from integration.scopes import EVERYWHERE, Scope
 from integration.states import WorkItemState
 from integration.storage import db
 from integration.storage.sql.audit import READ_DATABASE_TIME
@@ -77,6 +78,7 @@ def select(
     *,
     cap: int = LARGEST,
     seen_at: datetime | None = None,
+    within: Scope = EVERYWHERE,
     using: str = "default",
 ) -> Selection:
     """Read what a bulk replay would take now.
@@ -87,13 +89,15 @@ def select(
         cap: Rows at most; of more, the latest to die are taken.
         seen_at: When the list was looked at, aware UTC: what died since is counted and not taken. Rows by id are
             those that were seen.
+        within: Where the bulk replay may take rows from; a row elsewhere is none.
         using: The database alias.
 
     Returns:
         The rows, sorted and without duplicates.
 
     Raises:
-        InvalidInput: Neither or both of filter and ids, a cap out of range, too many ids, a filter on replayed rows.
+        InvalidInput: Neither or both of filter and ids, a cap out of range, too many ids, a filter on replayed rows,
+            or a reader who has to name a namespace.
 
     Locks: none.
     """
@@ -104,13 +108,13 @@ def select(
         message = f"A bulk replay has 1 to {LARGEST} rows."
         raise errors.InvalidInput(message, field="cap")
     if refs is not None:
-        return _by_id(tuple(refs), using)
+        return _by_id(tuple(refs), within, using)
     if filters is None:
         raise errors.InvariantBroken
-    return _by_filter(filters, cap, seen_at, using)
+    return _by_filter(filters, cap, seen_at, within, using)
 
 
-def _by_filter(filters: DeadFilters, cap: int, seen_at: datetime | None, using: str) -> Selection:
+def _by_filter(filters: DeadFilters, cap: int, seen_at: datetime | None, within: Scope, using: str) -> Selection:
     if filters.replayed:
         message = "What was replayed is not replayed again."
         raise errors.InvalidInput(message, field="replayed")
@@ -118,7 +122,7 @@ def _by_filter(filters: DeadFilters, cap: int, seen_at: datetime | None, using: 
     rows: dict[str, DeadRow] = {}
     left_out, arrived, cursor = 0, 0, None
     for _ in range(_MOST_PAGES):
-        page = reads.list_dead(filters, cursor, _PAGE, using=using)
+        page = reads.list_dead(filters, cursor, _PAGE, within=within, using=using)
         left_out += sum(len(rejected.work_ids) for rejected in page.rejected)
         for row in page.rows:
             if not row.is_actionable:
@@ -139,7 +143,7 @@ def _by_filter(filters: DeadFilters, cap: int, seen_at: datetime | None, using: 
     return dataclasses.replace(selection, is_capped=is_capped, left_out=left_out, arrived=arrived)
 
 
-def _by_id(refs: tuple[Ref, ...], using: str) -> Selection:
+def _by_id(refs: tuple[Ref, ...], within: Scope, using: str) -> Selection:
     if len(refs) > LARGEST_BY_ID:
         message = f"At most {LARGEST_BY_ID} rows are named by id; use a filter."
         raise errors.InvalidInput(message, field="ids", found=len(refs))
@@ -147,7 +151,7 @@ def _by_id(refs: tuple[Ref, ...], using: str) -> Selection:
     stale: set[str] = set()
     for ref in refs:
         try:
-            row = reads.get_detail(ref, using=using).row
+            row = reads.get_detail(ref, within=within, using=using).row
         except (errors.NotFound, OwnerAmbiguous):
             # It keeps its place in the ledger, which tells what became of it.
             found.setdefault(ref.id, (_UNKNOWN, Selected(ref=ref)))

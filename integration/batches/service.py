@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from integration import errors
 from integration.audit.policy import AuditFact, AuditOutcome, check_reason
 from integration.audit.service import record_alone, record_in, run_recording
 from integration.authority import requests
-from integration.authority.values import BULK_PERMISSIONS
-from integration.batches.reads import get_batch
+from integration.authority.values import VIEW_PERMISSION
+from integration.batches.reads import get_batch, list_places
+from integration.batches.rights import covers, demand_bulk
 from integration.batches.selection import Selection
 from integration.batches.values import (
     HALT_AFTER,
     LARGEST,
+    UNKNOWN,
     Batch,
     BatchState,
     BatchStateRefused,
@@ -59,25 +61,28 @@ def create(
         The batch.
 
     Raises:
-        NotAllowed: The actor may not replay.
+        NotAllowed: The actor may not replay in bulk, or not in the namespace of one of the rows.
         InvalidInput: A value is not valid.
         SelectionEmpty: There is nothing to replay.
         SelectionDrifted: It is not the selection that was looked at.
 
     Locks: none.
     """
-    _demand(actor)
+    within = demand_bulk(actor)
     reason = check_reason(reason)
     _check_range("canary", canary, 0, LARGEST)
     _check_range("halt_after", halt_after, 1, 1_000)
     _check_range("per_minute", per_minute, 0, 60_000)
     named = requests.digest_request(actor, idempotency_key)
     digest = None if named is None else digest_parts("batch", named)
-    before = _find_before(digest, using)
+    before = _find_before(digest, actor, using)
     if before is not None:
         return before
-    if not selection.items:
+    named_places = {item.namespace for item in selection.items if item.namespace is not None}
+    if not selection.items or not (named_places or within.is_everywhere):
         raise SelectionEmpty
+    if not covers(within, named_places):
+        raise errors.NotAllowed
     if expected_digest is not None and expected_digest != selection.digest:
         raise SelectionDrifted(found=selection.digest, total=len(selection.items))
     batch_id = new_id()
@@ -96,6 +101,9 @@ def create(
         "halt_after": halt_after,
         "per_minute": per_minute,
     }
+    places = sorted(named_places)
+    if within.is_everywhere and any(item.namespace is None for item in selection.items):
+        places.append(UNKNOWN)
     facts = {name: values[name] for name in ("total", "selection_digest", "canary", "halt_after", "per_minute")}
 
     def write(tx: Tx) -> bool:
@@ -105,14 +113,18 @@ def create(
         rows = _item_rows(batch_id, selection)
         for start in range(0, len(rows), _INSERT_ROWS):
             tx.execute_many(sql.INSERT_BATCH_ITEMS, rows[start : start + _INSERT_ROWS])
+        tx.execute_many(
+            sql.INSERT_BATCH_PLACES,
+            [{"id": new_id(), "batch_id": batch_id, "namespace": name} for name in places],
+        )
         return True
 
     def settle(reader: Reader) -> bool | None:
         return True if reader.fetch_one(sql.FIND_BATCH, {"id": batch_id}) else None
 
-    fact = _fact("created", batch_id, actor, reason=reason, facts=facts)
+    fact = _fact("created", batch_id, actor, reason=reason, facts=facts, places=places)
     if not run_audited(write, fact, settle=settle, using=using):
-        before = _find_before(digest, using)
+        before = _find_before(digest, actor, using)
         if before is None:
             raise errors.InvariantBroken
         return before
@@ -123,8 +135,8 @@ def go(batch_id: str, *, actor: Actor, reason: str = "", using: str = "default")
     """Let a batch go on that waits after its canary, or that was halted; what repeated before counts no more.
 
     Raises:
-        NotAllowed: The actor may not replay.
-        BatchNotFound: There is no such batch.
+        NotAllowed: The actor may not replay in bulk in one of its namespaces.
+        BatchNotFound: There is no such batch where he may look.
         BatchStateRefused: It neither waits nor was it halted.
 
     Locks: LEAF, the batch.
@@ -136,8 +148,8 @@ def pause(batch_id: str, *, actor: Actor, reason: str = "", using: str = "defaul
     """Stop a running batch for a while: no further item is begun; one that is under way is still replayed and noted.
 
     Raises:
-        NotAllowed: The actor may not replay.
-        BatchNotFound: There is no such batch.
+        NotAllowed: The actor may not replay in bulk in one of its namespaces.
+        BatchNotFound: There is no such batch where he may look.
         BatchStateRefused: It is not running.
 
     Locks: LEAF, the batch.
@@ -149,8 +161,8 @@ def resume(batch_id: str, *, actor: Actor, reason: str = "", using: str = "defau
     """Let a paused batch go on where it was, with the same canary, pace and count of what repeats.
 
     Raises:
-        NotAllowed: The actor may not replay.
-        BatchNotFound: There is no such batch.
+        NotAllowed: The actor may not replay in bulk in one of its namespaces.
+        BatchNotFound: There is no such batch where he may look.
         BatchStateRefused: It is not paused.
 
     Locks: LEAF, the batch.
@@ -162,8 +174,8 @@ def cancel(batch_id: str, *, actor: Actor, reason: str = "", using: str = "defau
     """Stop a batch for good; a row whose replay is under way is still replayed, and the ledger says so.
 
     Raises:
-        NotAllowed: The actor may not replay.
-        BatchNotFound: There is no such batch.
+        NotAllowed: The actor may not replay in bulk in one of its namespaces.
+        BatchNotFound: There is no such batch where he may look.
         BatchStateRefused: It has ended.
 
     Locks: LEAF, the batch.
@@ -180,10 +192,13 @@ _STATEMENTS: Final = {
 
 
 def _move(verb: str, batch_id: str, to: BatchState, *, actor: Actor, reason: str, using: str) -> Batch:
-    _demand(actor)
+    demand_bulk(actor)
     reason = check_reason(reason) if reason.strip() else ""
-    before = get_batch(batch_id, using=using)
-    fact = _fact(verb, batch_id, actor, reason=reason, facts={"was": before.state.value, "left": before.totals.left})
+    before = get_batch(batch_id, within=actor.reach(VIEW_PERMISSION), using=using)
+    places = list_places(batch_id, using=using)
+    demand_bulk(actor, places)
+    facts = {"was": before.state.value, "left": before.totals.left}
+    fact = _fact(verb, batch_id, actor, reason=reason, facts=facts, places=places)
 
     def write(tx: Tx) -> bool:
         return tx.execute(_STATEMENTS[verb], {"id": batch_id}) == 1
@@ -204,6 +219,7 @@ def _refuse(fact: AuditFact, batch: Batch, using: str) -> NoReturn:
         actor=fact.actor,
         ref_kind=fact.ref_kind,
         ref_id=fact.ref_id,
+        namespace=fact.namespace,
         reason=fact.reason,
         facts={"code": BatchStateRefused.code, "state": batch.state.value},
     )
@@ -245,16 +261,21 @@ def run_audited(
 
 def stop_fact(batch: Batch, verb: str, actor: Actor, code: str) -> AuditFact:
     """Return the entry of a batch that a runner stopped or finished."""
-    return _fact(verb, batch.id, actor, reason="", facts={"code": code, "total": batch.total})
+    facts = {"code": code, "total": batch.total}
+    return _fact(verb, batch.id, actor, reason="", facts=facts, places=list_places(batch.id))
 
 
-def _fact(verb: str, batch_id: str, actor: Actor, *, reason: str, facts: Mapping[str, Any]) -> AuditFact:
+def _fact(
+    verb: str, batch_id: str, actor: Actor, *, reason: str, facts: Mapping[str, Any], places: Sequence[str]
+) -> AuditFact:
     return AuditFact(
         action=f"replay_batch.{verb}",
         outcome=AuditOutcome.DONE,
         actor=actor,
         ref_kind="replay_batch",
         ref_id=batch_id,
+        # An entry is of one namespace or of none.
+        namespace=places[0] or None if len(places) == 1 else None,
         reason=reason,
         facts=facts,
     )
@@ -278,16 +299,11 @@ def _item_rows(batch_id: str, selection: Selection) -> list[dict[str, Any]]:
     ]
 
 
-def _find_before(digest: str | None, using: str) -> Batch | None:
+def _find_before(digest: str | None, actor: Actor, using: str) -> Batch | None:
     if digest is None:
         return None
     row = db.read(using).fetch_one(sql.FIND_BATCH_OF_REQUEST, {"request_digest": digest})
-    return None if row is None else get_batch(row["id"], using=using)
-
-
-def _demand(actor: Actor) -> None:
-    if not all(actor.may(permission) for permission in BULK_PERMISSIONS):
-        raise errors.NotAllowed
+    return None if row is None else get_batch(row["id"], within=actor.reach(VIEW_PERMISSION), using=using)
 
 
 def _check_range(field: str, value: int, least: int, most: int) -> None:

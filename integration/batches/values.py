@@ -15,6 +15,8 @@ LARGEST: Final = 10_000
 #: Rows that may be named by id, at most: each is looked up by itself.
 LARGEST_BY_ID: Final = 1_000
 HALT_AFTER: Final = 10
+#: The namespace of a row that was not found, or has no clear owner, when somebody named it who may look everywhere.
+UNKNOWN: Final = ""
 
 
 class BatchState(StrEnum):

@@ -15,6 +15,7 @@ from typing import Any, Final
 from integration import errors
 from integration.cutover import receipts
 from integration.cutover.receipts import Direction, Fault
+from integration.scopes import EVERYWHERE, Scope, names_to_read
 from integration.states import PackStatus, stored
 from integration.storage import db
 from integration.storage.db import Reader, Row
@@ -22,8 +23,6 @@ from integration.storage.sql import cutover_pages as sql
 from integration.storage.sql import cutovers
 
 PAGE_ROWS: Final = 50
-#: Not less than any name.
-_LAST: Final = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +129,11 @@ class StoredReceipt:
 
 
 def list_incarnations(
-    filters: IncarnationFilters | None = None, cursor: str | None = None, limit: int = PAGE_ROWS
+    filters: IncarnationFilters | None = None,
+    cursor: str | None = None,
+    limit: int = PAGE_ROWS,
+    *,
+    within: Scope = EVERYWHERE,
 ) -> IncarnationPage:
     """Return one page of incarnations, by namespace, pack and number.
 
@@ -138,23 +141,21 @@ def list_incarnations(
         filters: What to narrow the list to.
         cursor: The cursor of an earlier page; None for the first.
         limit: Rows on the page.
+        within: Where the reader may look, at most 20 namespaces.
 
     Raises:
-        InvalidInput: The cursor is not one of this list.
+        InvalidInput: The cursor is not one of this list, or the reader has to name a namespace.
 
     Locks: none.
     """
-    only = filters.namespace if filters else None
-    namespace, pack_name, number = (only or "", "", 0) if cursor is None else _parse(cursor)
-    params = {
-        "namespace": namespace,
-        "last_namespace": only or _LAST,
-        "pack_name": pack_name,
-        "incarnation": number,
-        "limit": limit + 1,
-    }
+    names = names_to_read(within, filters.namespace if filters else None)
+    namespace, pack_name, number = ("", "", 0) if cursor is None else _parse(cursor)
+    params = {"namespace": namespace, "pack_name": pack_name, "incarnation": number, "limit": limit + 1}
     reader = db.read()
-    found = reader.fetch_all(sql.LIST_INCARNATIONS_AFTER, params)
+    if names is None:
+        found = reader.fetch_all(sql.LIST_INCARNATIONS_AFTER, params)
+    else:
+        found = reader.fetch_all(sql.LIST_INCARNATIONS_WITHIN_AFTER, {**params, "namespaces": names or ("",)})
     rows = _incarnations(reader, found[:limit])
     older = None
     if len(found) > limit:
@@ -175,8 +176,12 @@ def list_active(limit: int) -> tuple[Incarnation, ...]:
     return _incarnations(reader, reader.fetch_all(sql.LIST_ACTIVE_INCARNATIONS, {"limit": limit}))
 
 
-def get_incarnation(pack_install_id: str) -> Incarnation:
+def get_incarnation(pack_install_id: str, *, within: Scope = EVERYWHERE) -> Incarnation:
     """Return one incarnation.
+
+    Args:
+        pack_install_id: The incarnation.
+        within: Where the reader may look; one elsewhere is none.
 
     Raises:
         PackNotFound: There is none of this id.
@@ -186,7 +191,7 @@ def get_incarnation(pack_install_id: str) -> Incarnation:
     # The column is ASCII; MariaDB refuses to compare it with anything else.
     if pack_install_id.isascii():
         row = reader.fetch_one(sql.GET_INCARNATION, {"pack_install_id": pack_install_id})
-    if row is None:
+    if row is None or not within.covers(row["Namespace"]):
         raise errors.PackNotFound
     return _incarnations(reader, [row])[0]
 
@@ -205,8 +210,12 @@ def list_receipts(pack_install_id: str) -> tuple[StoredReceipt, ...]:
     return tuple(_receipt(row, following, faults) for row, following in zip(rows, after, strict=False))[::-1]
 
 
-def get_receipt(receipt_id: str) -> tuple[Incarnation, StoredReceipt]:
+def get_receipt(receipt_id: str, *, within: Scope = EVERYWHERE) -> tuple[Incarnation, StoredReceipt]:
     """Return one receipt and the incarnation that it is of.
+
+    Args:
+        receipt_id: The receipt.
+        within: Where the reader may look; a receipt elsewhere is none.
 
     Raises:
         NotFound: There is none of this id.
@@ -214,12 +223,12 @@ def get_receipt(receipt_id: str) -> tuple[Incarnation, StoredReceipt]:
     row = None
     if receipt_id.isascii():
         row = db.read().fetch_one(cutovers.FIND_CUTOVER_RECEIPT, {"receipt_id": receipt_id})
-    if row is None:
+    pack = None if row is None else get_incarnation(row["PackInstallId"])
+    if row is None or pack is None or not within.covers(pack.namespace):
         message = "There is no such cutover receipt."
         raise errors.NotFound(message)
-    of_pack = list_receipts(row["PackInstallId"])
-    found = next(one for one in of_pack if one.head.receipt_id == row["ReceiptId"])
-    return get_incarnation(row["PackInstallId"]), found
+    of_pack = list_receipts(pack.pack_install_id)
+    return pack, next(one for one in of_pack if one.head.receipt_id == row["ReceiptId"])
 
 
 def _incarnations(reader: Reader, rows: Iterable[Row]) -> tuple[Incarnation, ...]:

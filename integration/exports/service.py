@@ -22,6 +22,7 @@ from integration.authority import reads as authority
 from integration.authority.listing import DeadFilters, DeadRow
 from integration.authority.values import VIEW_PERMISSION
 from integration.exports.policy import CsvWriter, End, Format, JsonWriter, Summary, Writer
+from integration.scopes import Scope, names_to_read
 from integration.values import Actor, new_id, plain
 from integration.work.outage import OUTAGE
 
@@ -45,7 +46,6 @@ class _Source:
     """What is exported: its pages are read by a cursor and a limit."""
 
     noun: str
-    permission: str
     columns: list[str]
     asked: Mapping[str, Any]
     read: Callable[[str | None, int], _Page]
@@ -73,21 +73,22 @@ def export_dead(
         The file's parts. The entry that it was begun is written before this returns.
 
     Raises:
-        NotAllowed: The actor may not view dead rows.
+        NotAllowed: The actor may view dead rows nowhere.
+        InvalidInput: He may view them in more namespaces than a page merges, and the filter names none.
         Busy: The trail could not be written; nothing is exported.
 
     Locks: none.
     """
+    within = _reach(actor, VIEW_PERMISSION, filters.namespace)
 
     def read(cursor: str | None, limit: int) -> _Page:
-        page = authority.list_dead(filters, cursor, limit, oldest_first=oldest_first, using=using)
+        page = authority.list_dead(filters, cursor, limit, within=within, oldest_first=oldest_first, using=using)
         left_out = sum(len(rejected.work_ids) for rejected in page.rejected)
         onward = page.newer if oldest_first else page.older
         return _Page(rows=[_dead_row(row) for row in page.rows], left_out=left_out, cursor=onward)
 
     source = _Source(
         noun="dead_letter",
-        permission=VIEW_PERMISSION,
         columns=[item.name for item in fields(DeadRow)],
         asked={**_asked(filters), "sort": _order(oldest_first=oldest_first)},
         read=read,
@@ -99,15 +100,15 @@ def export_audit(
     filters: AuditFilters, *, actor: Actor, form: Format, oldest_first: bool = False, using: str = "default"
 ) -> Iterator[str]:
     """Write the entries of the trail that match as a file; as `export_dead`, under the permission to read the trail."""
+    within = _reach(actor, AUDIT_PERMISSION, filters.namespace)
 
     def read(cursor: str | None, limit: int) -> _Page:
-        page = trail.list_entries(filters, cursor, limit, oldest_first=oldest_first, using=using)
+        page = trail.list_entries(filters, cursor, limit, within=within, oldest_first=oldest_first, using=using)
         onward = page.newer if oldest_first else page.older
         return _Page(rows=[plain(entry) for entry in page.entries], left_out=0, cursor=onward)
 
     source = _Source(
         noun="audit",
-        permission=AUDIT_PERMISSION,
         columns=[item.name for item in fields(Entry)],
         asked={**_asked(filters), "sort": _order(oldest_first=oldest_first)},
         read=read,
@@ -115,9 +116,16 @@ def export_audit(
     return _export(source, actor=actor, form=form, using=using)
 
 
-def _export(source: _Source, *, actor: Actor, form: Format, using: str) -> Iterator[str]:
-    if not actor.may(source.permission):
+def _reach(actor: Actor, permission: str, namespace: str | None) -> Scope:
+    """Return where an actor's rows are exported from; what cannot be listed is refused before the first part."""
+    within = actor.reach(permission)
+    if not within:
         raise errors.NotAllowed
+    names_to_read(within, namespace)
+    return within
+
+
+def _export(source: _Source, *, actor: Actor, form: Format, using: str) -> Iterator[str]:
     export_id, cap = new_id(), largest()
     facts = {"filter": source.asked, "format": form.value, "cap": cap}
 

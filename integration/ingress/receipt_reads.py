@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from integration.errors import InvalidInput, NotFound
 from integration.ingress.policy import QuarantineCode
+from integration.scopes import EVERYWHERE, Scope, names_to_read
 from integration.states import ReceiptState
 from integration.storage import db
-from integration.storage.db import Reader
+from integration.storage.db import Reader, Row
 from integration.storage.probe import capabilities
+from integration.storage.sql import namespace_lists
 from integration.storage.sql import operator_reads as sql
 
 _LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+_FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 #: What a quarantine code means and what to do about it; an unknown code still shows as itself.
 QUARANTINE_SENTENCES: Final[dict[str, str]] = {
@@ -94,19 +97,41 @@ class ReceiptDetail:
     events: tuple[ReceiptEvent, ...]
 
 
-def list_receipts(*, state: ReceiptState | None, cursor: str | None, limit: int = 50) -> ReceiptPage:
-    """Return one page of receipts: of a state by namespace, in each the newest first; of all, newest first.
+def list_receipts(
+    *,
+    state: ReceiptState | None,
+    cursor: str | None,
+    limit: int = 50,
+    within: Scope = EVERYWHERE,
+    namespace: str | None = None,
+) -> ReceiptPage:
+    """Return one page of receipts, newest first; of one state in all namespaces by namespace, in each newest first.
 
     Args:
         state: Only this state; None for all.
         cursor: The cursor of an earlier page; None for the first.
         limit: Rows on the page.
+        within: Where the reader may look; one statement for each namespace, at most 20.
+        namespace: Only this namespace.
 
     Raises:
-        InvalidInput: the cursor is not one of this list.
+        InvalidInput: the cursor is not one of this list, or the reader has to name a namespace.
     """
-    params: dict[str, Any] = {"limit": limit + 1}
-    position = None if cursor is None else _parse(cursor)
+    names, position = names_to_read(within, namespace), None if cursor is None else _parse(cursor)
+    if names is None:
+        found = _find_everywhere(state, position, limit + 1)
+    else:
+        found = _find_in(names, state, position, limit + 1)
+    rows = tuple(_row(entry) for entry in found[:limit])
+    older = None
+    if len(found) > limit:
+        last = rows[-1]
+        older = "~".join((last.received_at.isoformat(), last.receipt_id, last.namespace))
+    return ReceiptPage(rows=rows, older=older)
+
+
+def _find_everywhere(state: ReceiptState | None, position: dict[str, Any] | None, limit: int) -> list[Row]:
+    params: dict[str, Any] = {"limit": limit}
     if state is None:
         # Ids are UUIDv7: their order is the one in which the receipts came.
         params["receipt_id"] = _LAST_ID if position is None else position["receipt_id"]
@@ -117,24 +142,36 @@ def list_receipts(*, state: ReceiptState | None, cursor: str | None, limit: int 
     else:
         params |= {"state": str(state), **position}
         statement = sql.LIST_RECEIPTS_IN_STATE
-    found = db.read().fetch_all(statement, params)
-    rows = tuple(_row(entry) for entry in found[:limit])
-    older = None
-    if len(found) > limit:
-        last = rows[-1]
-        older = "~".join((last.received_at.isoformat(), last.receipt_id, last.namespace))
-    return ReceiptPage(rows=rows, older=older)
+    return db.read().fetch_all(statement, params)
 
 
-def get_receipt(receipt_id: str) -> ReceiptDetail:
+def _find_in(
+    names: Collection[str], state: ReceiptState | None, position: dict[str, Any] | None, limit: int
+) -> list[Row]:
+    """Return the receipts of some namespaces that follow a position, one statement for each."""
+    params: dict[str, Any] = {**(position or {"moment": _FAR, "receipt_id": _LAST_ID}), "limit": limit}
+    statement = namespace_lists.LIST_RECEIPTS_OF_NAMESPACE_IN_ANY_STATE
+    if state is not None:
+        params["state"], statement = str(state), namespace_lists.LIST_RECEIPTS_OF_NAMESPACE
+    reader = db.read()
+    found = [row for name in names for row in reader.fetch_all(statement, {**params, "namespace": name})]
+    found.sort(key=lambda row: (row["ReceivedAt"], row["ReceiptId"]), reverse=True)
+    return found[:limit]
+
+
+def get_receipt(receipt_id: str, *, within: Scope = EVERYWHERE) -> ReceiptDetail:
     """Return one receipt's facts.
+
+    Args:
+        receipt_id: The receipt.
+        within: Where the reader may look; a receipt elsewhere is none.
 
     Raises:
         NotFound: there is none of this id.
     """
     reader = db.read()
     entry = reader.fetch_one(sql.GET_RECEIPT_FACTS, {"receipt_id": receipt_id})
-    if entry is None:
+    if entry is None or not within.covers(entry["Namespace"]):
         raise NotFound
     events = reader.fetch_all(sql.LIST_EVENTS_OF_RECEIPT, {"receipt_id": receipt_id})
     work = _work_of(reader, [event["EventId"] for event in events])

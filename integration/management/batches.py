@@ -12,9 +12,11 @@ from integration.authority.listing import DeadFilters
 from integration.authority.values import VIEW_PERMISSION, Ref
 from integration.batches import reads, service
 from integration.batches.expected import expect
+from integration.batches.rights import demand_bulk, in_bulk
 from integration.batches.selection import Selection, select
 from integration.batches.values import HALT_AFTER, LARGEST, Batch
 from integration.management.filters import add_filters, filters_of
+from integration.scopes import Scope
 from integration.values import Actor, plain
 
 _MOVES: Final = {"go": service.go, "pause": service.pause, "resume": service.resume, "cancel": service.cancel}
@@ -67,24 +69,25 @@ def run(actor: Actor, options: dict[str, Any]) -> Answer:
         NotAllowed: He may not.
         IntegrationError: As the verb does.
     """
-    if not actor.may(VIEW_PERMISSION):
+    within = actor.reach(VIEW_PERMISSION)
+    if not within:
         raise errors.NotAllowed
     match options["verb"]:
         case "create":
             return _create(actor, options)
         case "list":
-            return _list(options)
+            return _list(options, within)
         case "show":
-            return _show(options)
+            return _show(options, within)
         case verb:
             batch = _MOVES[verb](options["batch"], actor=actor, reason=options["reason"])
     return Answer(text=_line(batch), document=plain(batch))
 
 
 def _create(actor: Actor, options: Mapping[str, Any]) -> Answer:
-    selection = _selection(options)
+    selection = _selection(options, actor.reach(VIEW_PERMISSION) if options["dry_run"] else demand_bulk(actor))
     if options["dry_run"]:
-        expected = expect(selection, actor)
+        expected = expect(selection, in_bulk(actor))
         more = " There are more; the latest to die were taken." if selection.is_capped else ""
         lines = [
             f"{len(selection.items)} rows, {selection.left_out} left out.{more}",
@@ -108,32 +111,32 @@ def _create(actor: Actor, options: Mapping[str, Any]) -> Answer:
     return Answer(text=_line(batch) + more, document=plain(batch))
 
 
-def _selection(options: Mapping[str, Any]) -> Selection:
+def _selection(options: Mapping[str, Any], within: Scope) -> Selection:
     filters = filters_of(options)
     if options["refs"]:
         if filters != DeadFilters() or options["all"]:
             message = "Give filters or ids, not both."
             raise errors.InvalidInput(message, field="ref")
-        return select(refs=[Ref.parse(text) for text in options["refs"]])
+        return select(refs=[Ref.parse(text) for text in options["refs"]], within=within)
     if filters == DeadFilters() and not options["all"]:
         message = "Give a filter or ids, or --all for everything that is dead."
         raise errors.InvalidInput(message, field="selection")
-    return select(filters, cap=options["cap"])
+    return select(filters, cap=options["cap"], within=within)
 
 
-def _list(options: Mapping[str, Any]) -> Answer:
-    page = reads.list_batches(options["before"])
+def _list(options: Mapping[str, Any], within: Scope) -> Answer:
+    page = reads.list_batches(options["before"], within=within)
     lines = [_line(batch) for batch in page.batches] or ["No bulk replays."]
     if page.older is not None:
         lines.append(f"older: --before {page.older}")
     return Answer(text="\n".join(lines), document=plain(page))
 
 
-def _show(options: Mapping[str, Any]) -> Answer:
+def _show(options: Mapping[str, Any], within: Scope) -> Answer:
     if not 1 <= options["limit"] <= LARGEST:
         message = f"A page has 1 to {LARGEST} rows."
         raise errors.InvalidInput(message, field="limit")
-    batch = reads.get_batch(options["batch"])
+    batch = reads.get_batch(options["batch"], within=within)
     items = reads.list_items(batch.id, options["after"], options["limit"])
     refusals = reads.refusals(batch.id)
     lines = [_line(batch), f"by {batch.created_by_name}, because: {batch.reason}"]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from integration.states import TERMINAL_STATES, ReceiptState, WorkItemState, stored
 from integration.storage import db
+from integration.storage.sql import namespace_lists
 from integration.storage.sql import operator_reads as sql
 
 COUNT_CAP: Final = 10_000
 HOUR_CAP: Final = 2_000
 #: How many of the rows that died last are asked whether somebody replayed them.
 DEAD_WINDOW: Final = 500
+_QUEUE: Final = (WorkItemState.PENDING, WorkItemState.PROCESSING, WorkItemState.RETRY, WorkItemState.BLOCKED)
 #: A process that has not been heard of for this long does not count as alive.
 ALIVE_SECONDS: Final = 30
 
@@ -117,6 +121,26 @@ def count_receipts(state: ReceiptState, *, cap: int = COUNT_CAP) -> Capped:
         db.read().fetch_one(sql.COUNT_RECEIPTS_IN_STATE, {"state": str(state), "cap": cap + 1}),
         cap,
     )
+
+
+def count_states(names: Collection[str], *, cap: int = COUNT_CAP) -> dict[str, Capped]:
+    """Count what waits in some namespaces, by state; each count stops at a cap.
+
+    Args:
+        names: The namespaces; one statement for each.
+        cap: Where counting stops, in rows.
+
+    Returns:
+        Of WorkItems `pending`, `processing`, `retry` and `blocked`, of receipts `received` and `quarantined`.
+
+    Locks: none.
+    """
+    found: Counter[str] = Counter()
+    for name in names:
+        rows = db.read().fetch_all(namespace_lists.COUNT_STATES_OF_NAMESPACE, {"namespace": name, "cap": cap + 1})
+        found.update({row["What"]: int(row["Found"]) for row in rows})
+    states = (*_QUEUE, ReceiptState.RECEIVED, ReceiptState.QUARANTINED)
+    return {str(state): Capped(value=min(found[state], cap), capped=found[state] > cap) for state in states}
 
 
 def waiting_for_operators(*, cap: int, window: int | None = None) -> WaitingForOperators:

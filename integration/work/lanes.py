@@ -7,12 +7,13 @@ of what has not ended; of each lane in it the head is read exactly.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from integration.scopes import EVERYWHERE, Scope, names_to_read
 from integration.states import WorkItemState, stored
 from integration.storage import db
 from integration.storage.db import Reader, Row
@@ -117,21 +118,30 @@ class LaneReport:
     is_known: bool = True
 
 
-def read_lanes(filters: LaneFilters | None = None, *, sample: int = SAMPLE, shown: int = SHOWN) -> LaneReport:
+def read_lanes(
+    filters: LaneFilters | None = None,
+    *,
+    within: Scope = EVERYWHERE,
+    sample: int = SAMPLE,
+    shown: int = SHOWN,
+) -> LaneReport:
     """Return the lanes that are held up.
 
     Args:
         filters: What to narrow the list to.
+        within: Where the reader may look, at most 20 namespaces; they share the sample.
         sample: How many items of each state are looked at, the longest waiting first.
         shown: How many lanes are returned at the most.
+
+    Raises:
+        InvalidInput: The reader has to name a namespace.
 
     Locks: none.
     """
     if not capabilities().has_ranges:
         return LaneReport(is_known=False)
     reader = db.read()
-    namespace = filters.namespace if filters else None
-    found = reader.fetch_all(sql.LIST_SAMPLED_LANES, {"cap": sample, "lanes": MOST_LANES, "namespace": namespace})
+    found = _sample(reader, names_to_read(within, filters.namespace if filters else None), sample)
     if not found:
         return LaneReport()
     heads = _heads(reader, [row["WorkId"] for row in found])
@@ -149,6 +159,18 @@ def read_lanes(filters: LaneFilters | None = None, *, sample: int = SAMPLE, show
             flowing += 1
     held.sort(key=lambda lane: (_ORDER.index(lane.hold), -lane.behind))
     return LaneReport(held=tuple(held[:shown]), is_cut=len(held) > shown, flowing=flowing)
+
+
+def _sample(reader: Reader, names: Collection[str] | None, sample: int) -> list[Row]:
+    """Return the lanes of a sample, those with most items first: of everything, or of some namespaces alone."""
+    params = {"cap": sample, "lanes": MOST_LANES}
+    if names is None:
+        return reader.fetch_all(sql.LIST_SAMPLED_LANES, params)
+    params["cap"] = max(1, sample // max(1, len(names)))
+    statement = sql.LIST_SAMPLED_LANES_OF_NAMESPACE
+    found = [row for name in names for row in reader.fetch_all(statement, {**params, "namespace": name})]
+    found.sort(key=lambda row: (-int(row["Found"]), row["WorkId"]))
+    return found[:MOST_LANES]
 
 
 def _hold_of(head: Row, behind: int) -> Hold | None:

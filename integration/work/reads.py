@@ -8,29 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from integration.errors import InvalidInput, WorkItemNotFound
 from integration.projection.inputs import InputsMissing, count_inputs, read_generation
-from integration.states import (
-    TERMINAL_STATES,
-    WorkItemState,
-    stored,
-)
+from integration.scopes import EVERYWHERE, Scope, names_to_read
+from integration.states import WorkItemState, stored
 from integration.storage import db
 from integration.storage.probe import capabilities
 from integration.storage.sql import operator_reads as sql
-from integration.storage.statements import Statement
 from integration.work.attempts import end_of, read_attempts
+from integration.work.keys import Position, find_everywhere, find_in, key_of
 
 #: Where counting a generation's inputs stops.
 MOST_INPUTS: Final = 1000
 _WAITING: Final = frozenset({WorkItemState.PENDING.value, WorkItemState.BLOCKED.value})
-_LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-_FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
-_FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
-_LONG_AGO: Final = datetime(1970, 1, 2, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,50 +125,68 @@ class WorkDetail:
     child_state: str | None
 
 
-def list_work(*, state: WorkItemState | None, cursor: str | None, limit: int = 50) -> WorkPage:
+def list_work(
+    *,
+    state: WorkItemState | None,
+    cursor: str | None,
+    limit: int = 50,
+    within: Scope = EVERYWHERE,
+    namespace: str | None = None,
+) -> WorkPage:
     """Return one page of WorkItems.
 
     Args:
-        state: Only this state; None for all.
+        state: Only this state; None for all, which a list of some namespaces cannot have.
         cursor: A neighbour's cursor of an earlier page; None for the first page.
         limit: Rows on the page.
+        within: Where the reader may look; one statement for each namespace, at most 20.
+        namespace: Only this namespace.
 
     Returns:
         All states by id, newest first; an ended state by its end, newest first; a waiting state in the order
-        in which it is claimed.
+        in which it is claimed, of some namespaces in the order in which it came.
 
     Raises:
-        InvalidInput: the cursor is not one of this list.
+        InvalidInput: the cursor is not one of this list, or the reader has to name a namespace or a state.
     """
-    backwards, key = _parse_cursor(cursor)
-    statement, params = _list_statement(state, key, backwards=backwards)
-    found = db.read().fetch_all(statement, {**params, "limit": limit + 1})
+    names, position, reader = names_to_read(within, namespace), Position.parse(cursor), db.read()
+    if names is None:
+        found = find_everywhere(reader, state, position, limit + 1)
+    elif state is None:
+        message = "A list of some namespaces is of one state: name the state."
+        raise InvalidInput(message, field="state")
+    else:
+        found = find_in(reader, names, state, position, limit + 1)
     more = len(found) > limit
     found = found[:limit]
-    if backwards:
+    if position.is_back:
         found.reverse()
     packs = pack_names(row["PackInstallId"] for row in found)
     rows = tuple(_work_row(row, packs) for row in found)
     if not found:
         return WorkPage(rows=(), newer=None, older=None)
-    has_newer = more if backwards else cursor is not None
-    has_older = True if backwards else more
+    has_newer = more if position.is_back else cursor is not None
+    has_older = True if position.is_back else more
     return WorkPage(
         rows=rows,
-        newer="<" + _key(state, found[0]) if has_newer else None,
-        older=">" + _key(state, found[-1]) if has_older else None,
+        newer="<" + key_of(state, found[0]) if has_newer else None,
+        older=">" + key_of(state, found[-1]) if has_older else None,
     )
 
 
-def get_work(work_id: str) -> WorkDetail:
+def get_work(work_id: str, *, within: Scope = EVERYWHERE) -> WorkDetail:
     """Return one WorkItem with its attempts and its replay child.
+
+    Args:
+        work_id: The WorkItem.
+        within: Where the reader may look; a row elsewhere is none.
 
     Raises:
         WorkItemNotFound: there is none of this id.
     """
     reader = db.read()
     row = reader.fetch_one(sql.GET_WORK_ITEM, {"work_id": work_id})
-    if row is None:
+    if row is None or not within.covers(row["Namespace"]):
         raise WorkItemNotFound
     child = reader.fetch_one(sql.FIND_REPLAY_CHILD, {"work_id": work_id})
     event = reader.fetch_one(sql.FIND_RECEIPT_OF_EVENT, {"event_id": row["EventId"]})
@@ -271,53 +282,3 @@ def _work_row(row: dict[str, Any], packs: dict[str, PackName]) -> WorkRow:
         replay_of_work_id=row["ReplayOfWorkId"],
         cancel_requested_at=row["CancelRequestedAt"],
     )
-
-
-def _list_statement(
-    state: WorkItemState | None, key: tuple[str, ...], *, backwards: bool
-) -> tuple[Statement, dict[str, Any]]:
-    if state is None:
-        start = key[0] if key else _LAST_ID
-        return (sql.LIST_WORK_BY_ID_NEWER if backwards else sql.LIST_WORK_BY_ID_OLDER), {"work_id": start}
-    if state in TERMINAL_STATES:
-        moment, work_id = (_moment(key), key[-1]) if key else (_FAR, _LAST_ID)
-        statement = sql.LIST_ENDED_WORK_NEWER if backwards else sql.LIST_ENDED_WORK_OLDER
-        return statement, {"state": str(state), "moment": moment, "work_id": work_id}
-    moment, queue, work_id = (_moment(key), key[1], key[-1]) if key else (_LONG_AGO, "", _FIRST_ID)
-    statement = sql.LIST_WAITING_WORK_SOONER if backwards else sql.LIST_WAITING_WORK_LATER
-    return statement, {
-        "state": str(state),
-        "moment": moment,
-        "queue_class": queue,
-        "work_id": work_id,
-    }
-
-
-def _key(state: WorkItemState | None, row: dict[str, Any]) -> str:
-    if state is None:
-        return str(row["WorkId"])
-    if state in TERMINAL_STATES:
-        return "~".join((row["TerminalAt"].isoformat(), row["WorkId"]))
-    return "~".join((row["RunAfter"].isoformat(), row["QueueClass"], row["WorkId"]))
-
-
-def _parse_cursor(cursor: str | None) -> tuple[bool, tuple[str, ...]]:
-    if cursor is None:
-        return False, ()
-    # The columns are ASCII; MariaDB refuses to compare them with anything else.
-    if cursor[:1] not in {"<", ">"} or len(cursor) > 200 or not cursor.isascii():
-        message = "The page's cursor is not one of this list."
-        raise InvalidInput(message)
-    return cursor[0] == "<", tuple(cursor[1:].split("~"))
-
-
-def _moment(key: tuple[str, ...]) -> datetime:
-    try:
-        moment = datetime.fromisoformat(key[0])
-        if moment.tzinfo is None or len(key) < 2:
-            raise ValueError(key)  # noqa: TRY301 - one message for every fault of a cursor
-        moment = moment.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        message = "The page's cursor is not one of this list."
-        raise InvalidInput(message) from error
-    return moment

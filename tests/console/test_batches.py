@@ -11,7 +11,8 @@ from urllib.parse import quote
 import pytest
 from django.test import Client
 
-from console.models import AuditEntry, ReplayBatch, User
+from console.batch_models import ReplayBatch
+from console.models import AuditEntry, User
 from integration.batches.reads import get_batch
 from integration.batches.values import Totals
 from integration.values import new_id

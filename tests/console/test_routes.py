@@ -13,6 +13,7 @@ from console.checks import check_every_route_declares_its_permission
 from console.models import User
 from console.permissions import ADMIN_SITE, ANONYMOUS, AUDIT, BULK, GROUPS, REPLAY, SIGNED_IN, VIEW, Route, walk_routes
 from console.saved import save_view
+from integration.authority.listing import DeadFilters
 from integration.cutover.fences.service import arm_fence, grant_override
 from integration.cutover.rights import CUTOVER_PERMISSION
 from tests.support.authority import MARIA as KEEPER
@@ -47,7 +48,7 @@ def _path(route: Route, ref: str, namespace: str | None = None) -> str:
         path = path.replace("<str:pack_install_id>", receipt["PackInstallId"])
         path = path.replace("<str:cutover_receipt_id>", receipt["ReceiptId"])
     if "<str:batch_id>" in path:
-        path = path.replace("<str:batch_id>", batch_of(KEEPER, reason="x").id)
+        path = path.replace("<str:batch_id>", batch_of(KEEPER, reason="x", filters=DeadFilters(namespace=namespace)).id)
         state = {"batch-pause": "running", "batch-resume": "paused"}.get(route.name, "waiting")
         change("UPDATE console_replaybatch SET state = %s", state)
     return path

@@ -97,12 +97,15 @@ class Effect:
         return self.received * 60 / LATELY_SECONDS
 
 
-def get_fence(fence_id: str, *, reader: Reader | None = None, using: str = "default") -> Fence:
+def get_fence(
+    fence_id: str, *, reader: Reader | None = None, within: Scope = EVERYWHERE, using: str = "default"
+) -> Fence:
     """Return one fence with its overrides.
 
     Args:
         fence_id: The fence.
         reader: Where to read; a transaction that holds the namespace reads what cannot change before its end.
+        within: Where the reader may look; a fence elsewhere is none.
         using: The database alias, when there is no reader.
 
     Raises:
@@ -110,7 +113,7 @@ def get_fence(fence_id: str, *, reader: Reader | None = None, using: str = "defa
     """
     reader = reader or db.read(using)
     row = reader.fetch_one(sql.FIND_FENCE, {"fence_id": _ascii(fence_id, FenceNotFound)})
-    if row is None:
+    if row is None or not within.covers(row["Namespace"]):
         raise FenceNotFound
     return _fences(reader, [row])[0]
 

@@ -42,6 +42,7 @@ class Command(BaseCommand):
             action.add_argument("--actor", help="Who did it, by name.")
             action.add_argument("--entry-action", help="What was done, for instance work_item.replayed.")
             action.add_argument("--outcome", choices=[str(outcome) for outcome in AuditOutcome])
+            action.add_argument("--namespace", help="Of this namespace alone.")
             action.add_argument("--ref", help="The id of what it is about.")
             action.add_argument("--since", help="ISO 8601 with a zone.")
             action.add_argument("--until", help="ISO 8601 with a zone.")
@@ -72,10 +73,15 @@ class Command(BaseCommand):
             raise errors.DatabaseUnavailable from None
 
     def _list(self, actor: Actor, options: dict[str, Any]) -> None:
-        if not actor.may(AUDIT_PERMISSION):
+        within = actor.reach(AUDIT_PERMISSION)
+        if not within:
             raise errors.NotAllowed
         page = reads.list_entries(
-            _filters(options), options["cursor"], options["limit"], oldest_first=options["oldest_first"]
+            _filters(options),
+            options["cursor"],
+            options["limit"],
+            within=within,
+            oldest_first=options["oldest_first"],
         )
         if options["json"]:
             self._document(plain(page))
@@ -104,6 +110,7 @@ class Command(BaseCommand):
 def _filters(options: dict[str, Any]) -> AuditFilters:
     moments: dict[str, datetime | None] = {name: moment_of(name, options[name]) for name in ("since", "until")}
     return AuditFilters(
+        namespace=options["namespace"] or None,
         ref=options["ref"] or None,
         actor=options["actor"] or None,
         action=options["entry_action"] or None,

@@ -14,13 +14,15 @@ from integration.storage.statements import Returns, Statement
 #: What narrows the keys -> the index that has them in the order of the trail, and its condition.
 _RANGES: Final[dict[str, tuple[LiteralString, LiteralString]]] = {
     "": ("audit_at_id", ""),
+    "namespace": ("audit_namespace_at_id", "k.namespace = %(namespace)s AND "),
     "ref": ("audit_ref_at_id", "k.ref_id = %(ref)s AND "),
     "actor": ("audit_actor_at_id", "k.actor_name = %(actor)s AND "),
     "action": ("audit_action_at_id", "k.action = %(action)s AND "),
     "outcome": ("audit_outcome_at_id", "k.outcome = %(outcome)s AND "),
 }
 #: The columns have the database's own collation, which may take names for one that differ in case.
-_FILTERS: Final = """(%(ref)s IS NULL OR a.ref_id COLLATE utf8mb4_bin = %(ref)s)
+_FILTERS: Final = """(%(namespace)s IS NULL OR a.namespace COLLATE utf8mb4_bin = %(namespace)s)
+           AND (%(ref)s IS NULL OR a.ref_id COLLATE utf8mb4_bin = %(ref)s)
            AND (%(actor)s IS NULL OR a.actor_name COLLATE utf8mb4_bin = %(actor)s)
            AND (%(action)s IS NULL OR a.action COLLATE utf8mb4_bin = %(action)s)
            AND (%(outcome)s IS NULL OR a.outcome COLLATE utf8mb4_bin = %(outcome)s)"""
@@ -52,6 +54,8 @@ def _list(name: str, by: str, *, older: bool) -> Statement:
 
 LIST_AUDIT_OLDER = _list("LIST_AUDIT_OLDER", "", older=True)
 LIST_AUDIT_NEWER = _list("LIST_AUDIT_NEWER", "", older=False)
+LIST_AUDIT_OF_NAMESPACE_OLDER = _list("LIST_AUDIT_OF_NAMESPACE_OLDER", "namespace", older=True)
+LIST_AUDIT_OF_NAMESPACE_NEWER = _list("LIST_AUDIT_OF_NAMESPACE_NEWER", "namespace", older=False)
 LIST_AUDIT_OF_REF_OLDER = _list("LIST_AUDIT_OF_REF_OLDER", "ref", older=True)
 LIST_AUDIT_OF_REF_NEWER = _list("LIST_AUDIT_OF_REF_NEWER", "ref", older=False)
 LIST_AUDIT_OF_ACTOR_OLDER = _list("LIST_AUDIT_OF_ACTOR_OLDER", "actor", older=True)

@@ -30,7 +30,7 @@ LIST_CANCEL_REQUESTED = CONNECTOR.list_cancel_requested
 FIND_WORK_TO_CANCEL = Statement(
     name="FIND_WORK_TO_CANCEL",
     text="""
-    SELECT WorkId, EventId, PackInstallId
+    SELECT WorkId, EventId, Namespace, PackInstallId
       FROM _System_ConnectorWorkItem
      WHERE WorkId = %(work_id)s
     """,
@@ -40,7 +40,7 @@ FIND_WORK_TO_CANCEL = Statement(
 LIST_WORK_OF_EVENT_TO_CANCEL = Statement(
     name="LIST_WORK_OF_EVENT_TO_CANCEL",
     text="""
-    SELECT WorkId, EventId, PackInstallId
+    SELECT WorkId, EventId, Namespace, PackInstallId
       FROM _System_ConnectorWorkItem
      WHERE EventId = %(event_id)s
      ORDER BY WorkId

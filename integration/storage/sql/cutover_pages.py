@@ -18,7 +18,22 @@ LIST_INCARNATIONS_AFTER = Statement(
     text=_COLUMNS
     + """
       FROM _System_ConnectorPackInstall AS p FORCE INDEX (UX_PackInstall_Incarnation)
-     WHERE p.Namespace >= %(namespace)s AND p.Namespace <= %(last_namespace)s
+     WHERE p.Namespace >= %(namespace)s
+       AND (p.Namespace > %(namespace)s
+            OR (p.Namespace = %(namespace)s AND p.PackName > %(pack_name)s)
+            OR (p.Namespace = %(namespace)s AND p.PackName = %(pack_name)s AND p.Incarnation > %(incarnation)s))
+     ORDER BY p.Namespace, p.PackName, p.Incarnation
+     LIMIT %(limit)s
+    """,
+    returns=Returns.ROWS,
+)
+
+LIST_INCARNATIONS_WITHIN_AFTER = Statement(
+    name="LIST_INCARNATIONS_WITHIN_AFTER",
+    text=_COLUMNS
+    + """
+      FROM _System_ConnectorPackInstall AS p FORCE INDEX (UX_PackInstall_Incarnation)
+     WHERE p.Namespace IN %(namespaces)s AND p.Namespace >= %(namespace)s
        AND (p.Namespace > %(namespace)s
             OR (p.Namespace = %(namespace)s AND p.PackName > %(pack_name)s)
             OR (p.Namespace = %(namespace)s AND p.PackName = %(pack_name)s AND p.Incarnation > %(incarnation)s))

@@ -15,28 +15,40 @@ _STATES: Final[tuple[LiteralString, ...]] = (
     "legacy_outcome_unknown",
 )
 
-# In the order in which they are claimed, so that what has waited longest is what a cap leaves.
+# In the order in which they are claimed, so that what has waited longest is what a cap leaves; of one namespace in the
+# order in which they came, in which an index has them.
 _SAMPLE: Final = """
             (SELECT WorkId, PackInstallId, Namespace, SourceLane
                FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_Claim)
               WHERE State = '{state}'
               ORDER BY RunAfter, QueueClass, WorkId
               LIMIT %(cap)s)"""
+_SAMPLE_OF_NAMESPACE: Final = """
+            (SELECT WorkId, PackInstallId, Namespace, SourceLane
+               FROM _System_ConnectorWorkItem FORCE INDEX (IX_WorkItem_DeadByNamespace)
+              WHERE Namespace = %(namespace)s AND State = '{state}' AND TerminalAt IS NULL
+              ORDER BY WorkId
+              LIMIT %(cap)s)"""
 
-LIST_SAMPLED_LANES = Statement(
-    name="LIST_SAMPLED_LANES",
-    text="""
+
+def _lanes(name: str, sample: LiteralString) -> Statement:
+    text: LiteralString = (
+        """
     SELECT PackInstallId, Namespace, SourceLane, COUNT(*) AS Found, MIN(WorkId) AS WorkId
       FROM ("""
-    + "\n             UNION ALL".join([_SAMPLE.replace("{state}", state) for state in _STATES])
-    + """) AS sampled
-     WHERE SourceLane IS NOT NULL AND (%(namespace)s IS NULL OR Namespace = %(namespace)s)
+        + "\n             UNION ALL".join([sample.replace("{state}", state) for state in _STATES])
+        + """) AS sampled
+     WHERE SourceLane IS NOT NULL
      GROUP BY PackInstallId, Namespace, SourceLane
      ORDER BY Found DESC, WorkId
      LIMIT %(lanes)s
-    """,
-    returns=Returns.ROWS,
-)
+    """
+    )
+    return Statement(name=name, text=text, returns=Returns.ROWS)
+
+
+LIST_SAMPLED_LANES = _lanes("LIST_SAMPLED_LANES", _SAMPLE)
+LIST_SAMPLED_LANES_OF_NAMESPACE = _lanes("LIST_SAMPLED_LANES_OF_NAMESPACE", _SAMPLE_OF_NAMESPACE)
 
 _FIRST_IN_STATE: Final = """
            (SELECT p.WorkId FROM _System_ConnectorWorkItem AS p FORCE INDEX (IX_WorkItem_LanePosition)

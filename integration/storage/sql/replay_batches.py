@@ -29,6 +29,27 @@ INSERT_BATCH_ITEMS = Statement(
     many=True,
 )
 
+INSERT_BATCH_PLACES = Statement(
+    name="INSERT_BATCH_PLACES",
+    text="""
+    INSERT INTO console_replaybatchplace (id, batch_id, namespace)
+    VALUES (%(id)s, %(batch_id)s, %(namespace)s)
+    """,
+    returns=Returns.COUNT,
+    many=True,
+)
+
+LIST_BATCH_PLACES = Statement(
+    name="LIST_BATCH_PLACES",
+    text="""
+    SELECT namespace
+      FROM console_replaybatchplace
+     WHERE batch_id = %(id)s
+     ORDER BY namespace
+    """,
+    returns=Returns.ROWS,
+)
+
 FIND_BATCH = Statement(
     name="FIND_BATCH",
     text="""
@@ -60,6 +81,26 @@ LIST_BATCHES = Statement(
       FROM console_replaybatch
      WHERE id < %(before)s
      ORDER BY id DESC
+     LIMIT %(limit)s
+    """,
+    returns=Returns.ROWS,
+)
+
+# The table grows by what people do, a row at a time: those of a few namespaces are looked for in all of it. A batch
+# that touches any other namespace is not among them.
+LIST_BATCHES_WITHIN = Statement(
+    name="LIST_BATCHES_WITHIN",
+    text="""
+    SELECT b.id, b.state, b.created_at, b.created_by_id, b.created_by_name, b.reason, b.selection, b.selection_digest,
+           b.total, b.is_capped, b.left_out, b.canary, b.is_past_canary, b.halt_after, b.per_minute, b.resumed_at,
+           b.ended_at, b.halt_code, b.runner_id
+      FROM console_replaybatch AS b
+     WHERE b.id < %(before)s
+       AND EXISTS (SELECT 1 FROM console_replaybatchplace AS i
+                    WHERE i.batch_id = b.id AND i.namespace IN %(namespaces)s)
+       AND NOT EXISTS (SELECT 1 FROM console_replaybatchplace AS o
+                        WHERE o.batch_id = b.id AND o.namespace NOT IN %(namespaces)s)
+     ORDER BY b.id DESC
      LIMIT %(limit)s
     """,
     returns=Returns.ROWS,

@@ -22,6 +22,7 @@ from integration.values import Actor
 pytestmark = pytest.mark.django_db
 STATEMENTS = [value for _, value in sorted(vars(audit_lists).items()) if isinstance(value, Statement)]
 INDEX_OF = {
+    "LIST_AUDIT_OF_NAMESPACE": "audit_namespace_at_id",
     "LIST_AUDIT_OF_REF": "audit_ref_at_id",
     "LIST_AUDIT_OF_ACTOR": "audit_actor_at_id",
     "LIST_AUDIT_OF_ACTION": "audit_action_at_id",
@@ -152,6 +153,7 @@ def test_statement__reads_one_range_of_its_index_and_entries_by_key(
 ) -> None:
     (first,) = reads.list_entries(AuditFilters(), None, 1).entries
     values = {
+        "namespace": "alpha",
         "ref": "r-0",
         "actor": "ana",
         "action": "work_item.viewed",

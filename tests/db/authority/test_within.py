@@ -9,8 +9,7 @@ import pytest
 from integration import errors
 from integration.authority import reads
 from integration.authority.listing import DeadFilters
-from integration.authority.several import MOST_NAMESPACES
-from integration.scopes import EVERYWHERE, NOWHERE, Place, Scope
+from integration.scopes import EVERYWHERE, MOST_NAMESPACES, NOWHERE, Place, Scope
 from tests.support.authority import World, change
 
 pytestmark = [pytest.mark.django_db, pytest.mark.evidence("A-01")]
