@@ -10,7 +10,6 @@ from typing import Final
 
 from django.db import DataError, IntegrityError
 
-from integration import errors
 from integration.audit.policy import check_reason
 from integration.audit.service import record_alone
 from integration.authority import gather, locked, making, policy, requests
@@ -101,7 +100,6 @@ def replay(
     Raises:
         InvalidInput: The reason or the key is not valid.
         Busy: The rows were locked by others in every try; nothing was written.
-        ConcurrentChange: The row moved to other Events in every try; nothing was written.
         CommitUnknown: Whether it was stored could not be found out.
 
     Locks: PACK, EVENT, WORK_ITEM.
@@ -133,7 +131,9 @@ def _attempt(request: Request, using: str) -> tuple[Replayed | Refused, Facts]:
             return _look_and_replay(request, using)
         except locked.Moved:
             continue
-    raise errors.ConcurrentChange
+    reader = db.read(using)
+    facts = gather.read_facts(reader, request.ref, request.actor, route=request.route, using=using).facts
+    return _refusal(_taken_verdict(), reader, facts) if _is_taken(facts) else _moved(), facts
 
 
 def _look_and_replay(request: Request, using: str) -> tuple[Replayed | Refused, Facts]:
@@ -181,6 +181,14 @@ def _taken_verdict() -> Verdict:
         ruling=Ruling.REFUSED,
         sentence="Somebody else replayed this row first; your request wrote nothing.",
         next_step="Open the child and go on from there.",
+    )
+
+
+def _moved() -> Refused:
+    return Refused(
+        code="lost_race",
+        sentence="The row changed in every try before it could be locked; your request wrote nothing.",
+        next_step="Read the plan again, and replay what the row is then.",
     )
 
 

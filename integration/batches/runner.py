@@ -236,8 +236,6 @@ def _replay(batch: Batch, item: Row, actor: Actor) -> _Ended:
             reason=batch.reason,
             idempotency_key=f"batch {batch.id} {item['position']}",
         )
-    except errors.ConcurrentChange as error:
-        return _Ended(outcome=ItemOutcome.LOST_RACE, code=error.code)
     except errors.Refused as error:
         return _Ended(outcome=ItemOutcome.REFUSED, code=error.code)
     if isinstance(outcome, Refused):

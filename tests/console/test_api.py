@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import uuid
 from typing import Any
 
@@ -10,6 +12,7 @@ from django.test import Client
 
 from console.models import AuditEntry, User
 from tests.support.authority import rows_of
+from tests.support.dlq import dlq
 from tests.support.rows import Installation
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -111,6 +114,23 @@ def test_plan__says_what_the_replay_then_says(replayer: Client, installation: In
     assert plan["refusal"]["code"] == refused.json()["code"] == "not_dead"
     assert plan["refusal"]["sentence"] == refused.json()["detail"]
     assert 201 == replay(replayer, good).status_code
+
+
+def test_plan__is_the_same_in_the_api_on_the_page_and_by_command(replayer: Client, installation: Installation) -> None:
+    words = {"ok": "Agreed", "refused": "Refused", "not_reached": "Not reached"}
+    refs = {installation.work(): None, installation.work("succeeded"): "not_dead"}
+    # What was replayed is refused by another rule, and the child's original is asked about once more.
+    assert 201 == replay(replayer, installation.work()).status_code
+    refs[rows_of("_System_ConnectorWorkItem", "ReplayedAt IS NOT NULL")[0]["WorkId"]] = "already_replayed"
+    for ref, code in refs.items():
+        found = replayer.get(f"{EVENTS}/{ref}/plan").json()
+        by_command = dlq("plan", "rolf", ref, "--json").document
+        for name in ("verdicts", "lock_order", "notes"):
+            assert found[name] == by_command[name], name
+        assert [code] * 2 == [plan["refusal"] and plan["refusal"]["code"] for plan in (found, by_command)]
+        page = html.unescape(replayer.get(f"/dlq/{ref}/").content.decode())
+        shown = re.findall(r'<span class="sr">(Agreed|Refused|Not reached): </span>(?:<b>)?([^<]+)', page)
+        assert shown == [(words[verdict["ruling"]], verdict["sentence"]) for verdict in found["verdicts"]]
 
 
 def test_replay__makes_one_child_however_often_it_is_sent(replayer: Client, installation: Installation) -> None:

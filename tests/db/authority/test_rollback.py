@@ -196,6 +196,23 @@ def test_mirror__that_moved_on_to_another_event_is_looked_at_anew(monkeypatch: p
     assert [system_rows()] == left
 
 
+def test_row__that_moves_in_every_try_is_a_lost_race_in_the_trail_too(monkeypatch: pytest.MonkeyPatch):
+    ref = original(World(execution="source_projection"), "mirror")
+    before = system_rows()
+
+    def move(*_: Any, **__: Any) -> None:
+        raise service.locked.Moved
+
+    monkeypatch.setattr(service.locked, "lock_original", move)
+    answer = refused(ref)
+    assert (answer.code, answer.winner) == ("lost_race", None)
+    assert "Read the plan again" in answer.next_step
+    assert system_rows() == before
+    assert [(entry["outcome"], entry["actor_name"]) for entry in audit_entries()] == [("lost", "maria")]
+    monkeypatch.undo()
+    succeeds(ref)
+
+
 def test_trail__of_a_replay_that_was_taken_back_tells_of_the_original():
     world = World()
     ref = original(world, "mirror")
