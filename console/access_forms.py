@@ -53,7 +53,7 @@ class GrantTerms(forms.Form):
         widget=forms.TextInput(attrs={"list": "namespaces"}),
     )
     org_id = forms.CharField(label="Org", required=False, max_length=36, strip=True)
-    expires = forms.ChoiceField(label="For how long", required=False, choices=_TIMES)
+    expires = forms.ChoiceField(label="For how long", required=False, choices=_TIMES, initial="86400")
 
     def clean_expires(self) -> timedelta | None:
         """Return after which time it ends by itself."""

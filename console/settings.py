@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import dj_database_url
 from csp.constants import NONE, SELF
+from django.contrib.messages import constants as message_levels
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
@@ -269,6 +270,9 @@ AXES_VERBOSE = False
 # What a failed attempt is stored without: a code typed wrong is most of a right one.
 AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "password", "code", "csrfmiddlewaretoken"]
 AXES_LOCKOUT_CALLABLE = "console.views.errors.locked_out"
+
+# What a message is drawn as: what went well is no warning.
+MESSAGE_TAGS = {message_levels.SUCCESS: "good", message_levels.ERROR: "dead"}
 
 # Transport
 

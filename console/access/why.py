@@ -80,7 +80,8 @@ def _held(user: User, key: str, reach: Scope) -> Verdict:
         )
     if reach.is_everywhere:
         return _ok("permission_denied", f"It may {verb}, everywhere: {_source(user, key)}.")
-    return _ok("permission_denied", f"It may {verb} in {len(reach.places)} namespaces, by grants.")
+    count = len(reach.places)
+    return _ok("permission_denied", f"It may {verb} in {count} namespace{'' if count == 1 else 's'}, by grants.")
 
 
 def _last_grant(user: User, key: str) -> str:

@@ -9,6 +9,7 @@ from axes.handlers.proxy import AxesProxyHandler
 from django.contrib.auth import REDIRECT_FIELD_NAME, login, logout
 from django.contrib.auth.signals import user_login_failed
 from django.contrib.auth.views import LoginView, redirect_to_login
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.templatetags.static import static
@@ -63,7 +64,13 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def to_sign_in(request: HttpRequest) -> HttpResponse:
-    """Send whoever comes for the account pages to the one way in, and from there back."""
+    """Send whoever comes for the account pages to the one way in, and from there back.
+
+    Raises:
+        PermissionDenied: Somebody is signed in already, and may not open them: the way in would lead back here.
+    """
+    if request.user.is_authenticated:
+        raise PermissionDenied
     return redirect_to_login(request.GET.get(REDIRECT_FIELD_NAME, reverse("admin:index")))
 
 

@@ -127,6 +127,10 @@ def test_sign_in__has_no_other_door_for_staff(client: Client, name: str) -> None
     assert "/admin/login/" in client.get("/admin/")["Location"]
 
 
+def test_admin__of_somebody_who_may_not_open_it_is_refused_and_no_circle(viewer: Client) -> None:
+    assert 403 == viewer.get("/admin/", follow=True).status_code
+
+
 def test_sign_in__what_was_typed_wrong_is_not_stored(enrolled: Enrolled) -> None:
     client = Client()
     sign_in(client)
