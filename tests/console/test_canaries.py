@@ -105,6 +105,8 @@ PATHS = [
     "/api/v1/receipts/{receipt}",
     "/api/v1/fences",
     "/api/v1/fences/{fence}",
+    "/api/v1/packs",
+    "/api/v1/packs?namespace=acme-sales",
     "/api/v1/cutovers/{ref}",
     "/api/v1/audit",
     "/metrics",
