@@ -268,6 +268,7 @@ AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
 # What a failed attempt is stored without: a code typed wrong is most of a right one.
 AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "password", "code", "csrfmiddlewaretoken"]
+AXES_SENSITIVE_PARAMETERS += ["old_password", "new_password1", "new_password2"]
 AXES_LOCKOUT_CALLABLE = "console.views.errors.locked_out"
 
 # Transport

@@ -127,8 +127,9 @@ def _tell_signed_in(request: HttpRequest, user: Any, **kwargs: Any) -> None:
 
 
 def _tell_sign_in_refused(credentials: dict[str, Any], request: HttpRequest | None = None, **kwargs: Any) -> None:
-    # The name that was typed may be a password in the wrong field: it is not told.
-    actor = Actor(
+    # Whoever is signed in was asked for a password or a code once more. Of others, the name that was typed may be a
+    # password in the wrong field: it is not told.
+    actor = current_actor.get() or Actor(
         user_id=None,
         name="unknown",
         remote_addr=None if request is None else request.META.get("REMOTE_ADDR") or None,
@@ -139,7 +140,7 @@ def _tell_sign_in_refused(credentials: dict[str, Any], request: HttpRequest | No
         outcome=AuditOutcome.REFUSED,
         actor=actor,
         ref_kind="user",
-        ref_id="",
+        ref_id=str(actor.user_id or ""),
     )
     transaction.on_commit(partial(record_alone, fact))
 

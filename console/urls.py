@@ -88,6 +88,7 @@ if "console" in settings.LOCKHOUSE_SURFACES:
         path("audit/", audit.list_rows, name="audit"),
         path("account/", account.show, name="account"),
         path("account/tokens/<str:token_id>/revoke", account.revoke, name="token-revoke"),
+        path("account/password", account.password, name="password"),
         path("account/second-factor", account.second_factor, name="second-factor"),
         path("access/", access.list_rows, name="access"),
         path("access/new", access.create, name="grant-new"),

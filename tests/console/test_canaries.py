@@ -69,6 +69,7 @@ PATHS = [
     "/fences/overrides/{override}/lift",
     "/audit/",
     "/account/",
+    "/account/password",
     "/account/second-factor",
     "/sign-in/code",
     "/account/tokens/{ref}/revoke",
