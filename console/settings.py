@@ -21,6 +21,7 @@ from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
 from console.logging import logging_config
+from console.oidc_settings import read_oidc
 from integration.storage.addresses import DATABASE_NAME, socket_path
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
@@ -257,6 +258,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
+#: Signing in through a provider; None when it is switched off.
+LOCKHOUSE_OIDC = read_oidc(env, is_local=LOCKHOUSE_LOCAL)
+if LOCKHOUSE_OIDC is not None:
+    AUTHENTICATION_BACKENDS += ["console.backends.ProviderBackend"]
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = LOGIN_URL

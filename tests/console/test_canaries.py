@@ -72,6 +72,8 @@ PATHS = [
     "/account/password",
     "/account/second-factor",
     "/sign-in/code",
+    "/sign-in/provider",
+    "/sign-in/provider/back",
     "/account/tokens/{ref}/revoke",
     "/access/",
     "/access/new",
