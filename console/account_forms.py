@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django import forms
+from django.contrib.auth.forms import PasswordChangeForm
+from django.contrib.auth.password_validation import password_validators_help_texts
+from django.core.validators import MaxLengthValidator
 
 from integration.callers.policy import LONGEST_DAYS, NAME_CHARACTERS, SCOPES
+
+#: What the sign-in page's own field takes.
+PASSWORD_CHARACTERS: Final = 256
 
 
 class TokenForm(forms.Form):
@@ -42,3 +48,25 @@ class CodeForm(forms.Form):
         ),
         error_messages={"required": "Type the code that the app shows."},
     )
+
+
+class PasswordForm(PasswordChangeForm):
+    """The password of now, and the next one twice, held against the rules of a password."""
+
+    #: The fields' own words, in the form's order.
+    LABELS: Final = {
+        "old_password": "Your password of now",
+        "new_password1": "New password",
+        "new_password2": "New password again",
+    }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Word the fields as the other pages do, and take no more than the sign-in page takes."""
+        super().__init__(*args, **kwargs)
+        for name, label in self.LABELS.items():
+            field = self.fields[name]
+            field.label = label
+            field.help_text = " ".join(password_validators_help_texts()) if name == "new_password1" else ""
+            field.error_messages["required"] = "Type a password here."
+            field.validators.append(MaxLengthValidator(PASSWORD_CHARACTERS, "Use 256 characters at the most."))
+            field.widget.attrs |= {"maxlength": str(PASSWORD_CHARACTERS), "autofocus": False}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django.contrib.auth.backends import ModelBackend
 
 from console.access.reads import rights_of
+
+#: Through which a session came in that began at the provider.
+PROVIDER_BACKEND: Final = "console.backends.ProviderBackend"
 
 
 class OperatorBackend(ModelBackend):
@@ -27,3 +30,10 @@ class OperatorBackend(ModelBackend):
         if user_obj.is_superuser or not user_obj.is_active or user_obj.is_anonymous or obj is not None:
             return super().get_all_permissions(user_obj, obj)
         return set(rights_of(user_obj).permissions)
+
+
+class ProviderBackend(OperatorBackend):
+    """The same accounts, come in through the provider: once that is switched off, their sessions are over."""
+
+    def authenticate(self, request: Any, username: Any = None, password: Any = None, **kwargs: Any) -> None:
+        """Take no password; the provider's answer is checked where it arrives."""

@@ -14,7 +14,8 @@ from typing import Any, Final
 from django.db.models.functions import Now
 from django_otp.oath import TOTP
 
-from console.models import RecoveryCode, SecondFactor, User
+from console.models import User
+from console.sign_in_models import RecoveryCode, SecondFactor
 from integration import errors
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record_in, run_recording

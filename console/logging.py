@@ -119,6 +119,9 @@ def logging_config(level: str) -> dict[str, Any]:
             "django.db.backends": {"level": "WARNING", "propagate": True},
             # A line for each request that the demo sends.
             "httpx": {"level": "WARNING", "propagate": True},
+            # What proves a sign-in would stand in its lines, and in an address that it asks.
+            "authlib": {"level": "WARNING", "propagate": True},
+            "urllib3": {"level": "WARNING", "propagate": True},
         },
     }
 

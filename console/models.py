@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 
-from console import batch_models  # noqa: F401 - its tables are this app's as well
+from console import batch_models, sign_in_models  # noqa: F401 - their tables are this app's as well
 from integration.scopes import Rights
 from integration.values import new_id
 
@@ -166,34 +166,6 @@ class AuditEntry(models.Model):
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: the trail is append-only."""
         raise AuditImmutable("audit entries cannot be deleted")
-
-
-class SecondFactor(models.Model):
-    """What an account's authenticator app and this console both know; written by `console.factors` alone."""
-
-    user = models.OneToOneField(User, on_delete=models.CASCADE, primary_key=True, related_name="second_factor")
-    #: Sealed under the payload keys.
-    secret = models.BinaryField()
-    #: Since when sign-ins need a code; empty until the first code confirmed the secret.
-    enrolled_at = models.DateTimeField(null=True)
-    #: The time step of the last code that was used.
-    last_step = models.BigIntegerField(default=0)
-
-    def __str__(self) -> str:
-        """Name whose it is."""
-        return f"second factor of {self.pk}"
-
-
-class RecoveryCode(models.Model):
-    """One code that stands in for the app once; the row goes with its use."""
-
-    #: Digest of the account and the code.
-    id = models.CharField(primary_key=True, max_length=64, editable=False)
-    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="recovery_codes")
-
-    def __str__(self) -> str:
-        """Name whose it is."""
-        return f"recovery code of {self.user_id}"
 
 
 class ApiToken(models.Model):

@@ -35,7 +35,19 @@ ANONYMOUS = "anonymous"
 
 #: Route names that anybody may call. Each is tested to disclose nothing.
 ANONYMOUS_ROUTES = frozenset(
-    {"sign-in", "sign-in-code", "admin-sign-in", "healthz", "readyz", "metrics", "hook", "favicon", "csp-report"}
+    {
+        "sign-in",
+        "sign-in-code",
+        "admin-sign-in",
+        "sign-in-provider",
+        "sign-in-provider-back",
+        "healthz",
+        "readyz",
+        "metrics",
+        "hook",
+        "favicon",
+        "csp-report",
+    }
 )
 
 #: Groups that every installation starts with, and what each may do.

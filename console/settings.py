@@ -22,6 +22,7 @@ from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
 from console.logging import logging_config
+from console.oidc_settings import read_oidc
 from integration.storage.addresses import DATABASE_NAME, socket_path
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
@@ -258,6 +259,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
+#: Signing in through a provider; None when it is switched off.
+LOCKHOUSE_OIDC = read_oidc(env, is_local=LOCKHOUSE_LOCAL)
+if LOCKHOUSE_OIDC is not None:
+    AUTHENTICATION_BACKENDS += ["console.backends.ProviderBackend"]
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = LOGIN_URL
@@ -269,6 +274,7 @@ AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
 # What a failed attempt is stored without: a code typed wrong is most of a right one.
 AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "password", "code", "csrfmiddlewaretoken"]
+AXES_SENSITIVE_PARAMETERS += ["old_password", "new_password1", "new_password2"]
 AXES_LOCKOUT_CALLABLE = "console.views.errors.locked_out"
 
 # What a message is drawn as: what went well is no warning.

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from django.apps import AppConfig, apps
+from django.contrib.auth import BACKEND_SESSION_KEY
 from django.contrib.auth.models import Group, Permission
 from django.contrib.auth.signals import user_logged_in, user_login_failed
 from django.db import transaction
@@ -14,6 +15,7 @@ from django.db.models.signals import m2m_changed, post_delete, post_migrate, pos
 from django.http import HttpRequest
 
 from console.access.service import renew_sessions
+from console.backends import PROVIDER_BACKEND
 from console.middleware import current_actor
 from console.models import User
 from console.permissions import GROUPS
@@ -123,12 +125,14 @@ def _tell_signed_in(request: HttpRequest, user: Any, **kwargs: Any) -> None:
         remote_addr=request.META.get("REMOTE_ADDR") or None,
         via="console",
     )
-    _tell("user.signed_in", user, {}, actor=actor)
+    by_provider = request.session.get(BACKEND_SESSION_KEY) == PROVIDER_BACKEND
+    _tell("user.signed_in", user, {"by": "provider"} if by_provider else {}, actor=actor)
 
 
 def _tell_sign_in_refused(credentials: dict[str, Any], request: HttpRequest | None = None, **kwargs: Any) -> None:
-    # The name that was typed may be a password in the wrong field: it is not told.
-    actor = Actor(
+    # Whoever is signed in was asked for a password or a code once more. Of others, the name that was typed may be a
+    # password in the wrong field: it is not told.
+    actor = current_actor.get() or Actor(
         user_id=None,
         name="unknown",
         remote_addr=None if request is None else request.META.get("REMOTE_ADDR") or None,
@@ -139,7 +143,7 @@ def _tell_sign_in_refused(credentials: dict[str, Any], request: HttpRequest | No
         outcome=AuditOutcome.REFUSED,
         actor=actor,
         ref_kind="user",
-        ref_id="",
+        ref_id=str(actor.user_id or ""),
     )
     transaction.on_commit(partial(record_alone, fact))
 

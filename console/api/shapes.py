@@ -43,6 +43,14 @@ class ReceiptQuery(PageQuery):
     namespace: str | None = Field(None, max_length=128)
 
 
+class PackQuery(Schema):
+    """Which incarnations of packs."""
+
+    namespace: str | None = Field(None, max_length=128)
+    cursor: str | None = Field(None, max_length=600)
+    limit: int = Field(PAGE_ROWS, ge=1, le=LARGEST_PAGE)
+
+
 class AuditQuery(Schema):
     """Which entries of the trail."""
 
@@ -63,6 +71,34 @@ class PackOut(Schema):
     version: str
     incarnation: int
     status: str
+
+
+class OwnerReceiptOut(Schema):
+    """The newest receipt of who owns an incarnation's work."""
+
+    receipt_id: str
+    direction: str
+    owner_generation: int
+    written_at: datetime
+    written_by: str
+
+
+class PackRowOut(PackOut):
+    """An incarnation in a list, with who executes its work; `newest` is null while that is the Event executor."""
+
+    org_id: str
+    activated_at: datetime | None
+    retired_at: datetime | None
+    is_projecting: bool
+    is_forward: bool
+    newest: OwnerReceiptOut | None
+
+
+class PackPageOut(Schema):
+    """One page of incarnations, by namespace, pack and number."""
+
+    items: list[PackRowOut]
+    older: str | None
 
 
 class WorkRowOut(Schema):

@@ -37,6 +37,7 @@ NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "receipt": (VIEW,),
     "fences": (VIEW,),
     "fence": (VIEW,),
+    "packs": (VIEW,),
     "cutovers": (VIEW,),
     "audit": (AUDIT,),
     # Only its address is used, in the OpenAPI document.
@@ -64,6 +65,7 @@ SCOPED: Final = frozenset(
         "receipt",
         "fences",
         "fence",
+        "packs",
         "cutovers",
         "audit",
         "batches",

@@ -1,4 +1,4 @@
-"""`/api/v1/`: work items, receipts, fences, cutovers and the trail, each the same query as its page."""
+"""`/api/v1/`: work items, receipts, fences, packs, cutovers and the trail, each the same query as its page."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from console.api.shapes import (
     AuditQuery,
     CutoversOut,
     FencePageOut,
+    PackPageOut,
+    PackQuery,
     PageQuery,
     ReceiptDetailOut,
     ReceiptPageOut,
@@ -27,9 +29,9 @@ from console.api.shapes import (
 from console.forms import AuditFilter
 from console.permissions import AUDIT, VIEW
 from integration.audit import reads as audit
+from integration.cutover import reads as packs
 from integration.cutover.fences import reads as fences
 from integration.cutover.inbound.verify import verify
-from integration.cutover.reads import get_incarnation
 from integration.errors import InvalidInput, NotFound
 from integration.ingress import receipt_reads
 from integration.scopes import Scope
@@ -113,10 +115,19 @@ def get_fence(request: HttpRequest, fence_id: str) -> Any:
     return plain(fences.get_fence(fence_id, within=_within(request)))
 
 
+@router.get("packs", response=PackPageOut, url_name="packs")
+def list_packs(request: HttpRequest, query: Query[PackQuery]) -> Any:
+    """List the incarnations of packs, with who executes their work."""
+    refuse_unknown(request, PackQuery)
+    filters = packs.IncarnationFilters(namespace=query.namespace or None)
+    page = packs.list_incarnations(filters, query.cursor, query.limit, within=_within(request))
+    return {"items": [{**plain(pack), "is_forward": pack.is_forward} for pack in page.rows], "older": page.older}
+
+
 @router.get("cutovers/{str:pack_install_id}", response=CutoversOut, url_name="cutovers")
 def get_cutovers(request: HttpRequest, pack_install_id: str) -> Any:
     """Return who owned a pack's work when, and whether the receipts of it still hold."""
-    pack = get_incarnation(pack_install_id, within=_within(request))
+    pack = packs.get_incarnation(pack_install_id, within=_within(request))
     found = verify(pack.pack_install_id)
     return {**plain(found), "holds": found.holds}
 

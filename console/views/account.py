@@ -1,18 +1,23 @@
-"""One's own account: its API tokens and its second factor."""
+"""One's own account: its API tokens, its password and its second factor."""
 
 from __future__ import annotations
 
+from typing import cast
+
 import segno
 from axes.handlers.proxy import AxesProxyHandler
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.signals import user_login_failed
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console import factors
-from console.account_forms import CodeForm, TokenForm
+from console.account_forms import CodeForm, PasswordForm, TokenForm
 from console.middleware import actor_of
 from console.models import User
 from console.permissions import SIGNED_IN, requires
@@ -48,6 +53,7 @@ def show(request: HttpRequest) -> HttpResponse:
         "tokens": tokens.list_tokens(account_id),
         "scope_words": SCOPES,
         "has_factor": factors.is_enrolled(account_id),
+        "has_password": cast("User", request.user).has_usable_password(),
         "read_at": timezone.now(),
     }
     return render(request, "console/account/page.html", context, status=status)
@@ -96,6 +102,35 @@ def second_factor(request: HttpRequest) -> HttpResponse:
         and segno.make(factors.address_of(user, secret)).svg_data_uri(scale=5, border=2, light="white"),
     }
     return render(request, "console/account/second_factor.html", context, status=status)
+
+
+@sensitive_post_parameters()
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@requires(SIGNED_IN)
+def password(request: HttpRequest) -> HttpResponse:
+    """Show the form of one's own password, or change it: then every other session of the account ends.
+
+    A wrong password of now counts as a failed sign-in, so that whoever found a session open cannot try them all.
+    """
+    user = User.objects.get(pk=_account_id(request))
+    has_password, status = user.has_usable_password(), 200
+    form = PasswordForm(user, request.POST if request.method == "POST" else None)
+    if form.is_bound and has_password:
+        credentials = {"username": user.get_username()}
+        if not AxesProxyHandler.is_allowed(request, credentials):
+            return locked_out(request)
+        if form.is_valid():
+            # The new id of this session is what an old copy of it does not know.
+            update_session_auth_hash(request, form.save())
+            messages.success(request, "The password is changed. Every other session of your account has ended.")
+            return redirect("account")
+        if form.has_error("old_password", "password_incorrect"):
+            user_login_failed.send(sender=__name__, credentials=credentials, request=request)
+    if form.is_bound:
+        status = 422 if has_password else 409
+    context = {"section": "account", "form": form, "has_password": has_password}
+    return render(request, "console/account/password.html", context, status=status)
 
 
 def _step(request: HttpRequest, user: User, step: str, code: str) -> tuple[str, ...]:

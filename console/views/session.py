@@ -1,4 +1,4 @@
-"""Signing in, by a password and, where an account has one, a second factor; and out."""
+"""Signing in by a password, the second factor where an account has one; and out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from typing import Any, Final
 
 from axes.handlers.proxy import AxesProxyHandler
+from django.conf import settings
 from django.contrib.auth import REDIRECT_FIELD_NAME, login, logout
 from django.contrib.auth.signals import user_login_failed
 from django.contrib.auth.views import LoginView, redirect_to_login
@@ -24,7 +25,7 @@ from console.permissions import SIGNED_IN, requires
 from console.views.errors import locked_out
 from integration.values import Actor
 
-#: Whose password was right, until the code is too.
+#: Who was proved by a password or by the provider, until the code is right too.
 PENDING_KEY: Final = "awaits_code"
 PENDING_SECONDS: Final = 300
 
@@ -35,17 +36,32 @@ class SignIn(LoginView):
     template_name = "console/sign_in.html"
     redirect_authenticated_user = True
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Offer the provider as well, if there is one."""
+        return super().get_context_data(provider=settings.LOCKHOUSE_OIDC, **kwargs)
+
     def form_valid(self, form: Any) -> HttpResponse:
-        """Sign in, or ask for the code; note when, so that the session's age is counted from here."""
+        """Sign in, or ask for the code."""
         user = form.get_user()
-        now = int(time.time())
-        if factors.is_enrolled(user.pk):
-            pending = {"user": user.pk, "backend": user.backend, "at": now, "next": self.get_success_url()}
-            self.request.session[PENDING_KEY] = pending
-            return redirect("sign-in-code")
-        response = super().form_valid(form)
-        self.request.session[STARTED_KEY] = now
-        return response
+        return proceed(self.request, user, user.backend, self.get_success_url())
+
+
+def proceed(request: HttpRequest, user: User, backend: str, onwards: str) -> HttpResponse:
+    """Sign in who was proved to be somebody, or ask for the code of an account that has a second factor.
+
+    Args:
+        request: The request; its session notes when, so that the session's age is counted from here.
+        user: An open account.
+        backend: Which way somebody was proved.
+        onwards: A page of this console.
+    """
+    now = int(time.time())
+    if factors.is_enrolled(user.pk):
+        request.session[PENDING_KEY] = {"user": user.pk, "backend": backend, "at": now, "next": onwards}
+        return redirect("sign-in-code")
+    login(request, user, backend=backend)
+    request.session[STARTED_KEY] = now
+    return redirect(onwards)
 
 
 @require_safe
@@ -77,7 +93,7 @@ def to_sign_in(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in_code(request: HttpRequest) -> HttpResponse:
-    """Take the code of an account whose password was right within the last five minutes.
+    """Take the code of an account that a password or the provider proved within the last five minutes.
 
     A wrong code counts as a failed sign-in, so that they are closed together.
     """

@@ -190,6 +190,7 @@ def test_pictures(open_page: Any, installation: Installation, operator: User, sc
     shot("overview-held", "/")
     shot("audit", "/audit/")
     shot("account", "/account/")
+    shot("password", "/account/password")
     shot("second-factor", "/account/second-factor")
     shot("access-empty", "/access/", ("wide",))
     grant = granted(account("carla", "Viewer"), REPLAY, namespace=installation.namespace, expires_in=timedelta(days=1))

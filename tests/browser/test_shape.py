@@ -95,6 +95,7 @@ def _paths(installation: Installation) -> list[str]:
         "/zone/",
         "/audit/",
         "/account/",
+        "/account/password",
         "/account/second-factor",
         "/audit/?sort=oldest&actor=ana&since=2020-01-01T00:00",
         "/nowhere",

@@ -97,7 +97,27 @@ def test_cutovers__tell_who_owned_a_packs_work_and_whether_the_receipts_hold(
     assert isinstance(found["holds"], bool)
 
 
-@pytest.mark.parametrize("path", ["work-items", "receipts", "fences", "batches", "connector-events"])
+def test_packs__are_listed_by_page_and_namespace(rolf: Caller, installation: Installation) -> None:
+    Installation(namespace="beta-success", pack_name="crm-sync", kind="account.merged")
+    first = rolf.get("packs", {"limit": 1}).json()
+    second = rolf.get("packs", {"limit": 1, "cursor": first["older"]}).json()
+    (one,), (other,) = first["items"], second["items"]
+    assert ("acme-sales", "beta-success", None) == (one["namespace"], other["namespace"], second["older"])
+    assert (installation.pack_id, "active") == (one["pack_install_id"], one["status"])
+    (receipt,) = rows_of("_System_ConnectorCutoverReceipt", "PackInstallId = %s", installation.pack_id)
+    assert (True, receipt["ReceiptId"]) == (one["is_forward"], one["newest"]["receipt_id"])
+    assert [other] == rolf.get("packs", {"namespace": "beta-success"}).json()["items"]
+    assert [] == rolf.get("packs", {"namespace": "nowhere"}).json()["items"]
+    assert 200 == rolf.get(f"cutovers/{one['pack_install_id']}").status_code
+
+
+def test_packs__need_the_right_to_view_and_a_cursor_of_theirs(rolf: Caller, person: Callable[..., User]) -> None:
+    assert (400, 422) == tuple(rolf.get("packs", sent).status_code for sent in ({"cursor": "x"}, {"limit": 201}))
+    assert 403 == Caller(person("ida", "Auditor"), AUDIT).get("packs").status_code
+    assert 403 == Caller(User.objects.get(username="rolf"), REPLAY).get("packs").status_code
+
+
+@pytest.mark.parametrize("path", ["work-items", "receipts", "fences", "packs", "batches", "connector-events"])
 def test_lists__refuse_a_parameter_that_they_do_not_have(path: str, rolf: Caller) -> None:
     answer = rolf.get(path, {"stat": "canary-dead"})
     assert (400, "unknown_parameter") == (answer.status_code, answer.json()["code"])

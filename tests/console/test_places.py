@@ -41,6 +41,7 @@ LISTS = (
     "/cutovers/?",
     "/api/v1/work-items?state=dead",
     "/api/v1/receipts?",
+    "/api/v1/packs?",
     "/audit/?",
     "/api/v1/audit?",
 )

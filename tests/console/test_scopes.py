@@ -34,6 +34,7 @@ OPEN = {"dlq", "dead", "dead-json", "replay", "replayed", "api:connector-events"
 OPEN |= {"fences", "fence", "fence-new", "fence-lift", "fence-override", "override-lift"}
 OPEN |= {"work", "work-item", "work-cancel", "receipts", "receipt", "api:fences", "api:fence"}
 OPEN |= {"api:work-items", "api:work-item", "api:receipts", "api:receipt", "groups", "lanes", "api:cutovers"}
+OPEN |= {"api:packs"}
 OPEN |= {"cutovers", "cutover", "cutover-receipt", "cutover-proof", "cutover-verify", "cutover-obstacles"}
 OPEN |= {"cutover-dry-run", "batches", "batch", "batch-new", "batch-go", "batch-pause", "batch-resume", "batch-cancel"}
 OPEN |= {"dlq-export", "views", "view-new", "audit", "audit-export", "api:audit"}
@@ -42,7 +43,7 @@ OPEN |= {"api:connector-event-plan", "api:connector-event-replay", "api:openapi-
 #: What names no row, and the plan, which says of any id that there is no such row.
 WITHOUT_A_ROW = {"overview", "dlq", "fences", "fence-new", "api:connector-events", "api:openapi-json"}
 WITHOUT_A_ROW |= {"api:connector-event-plan", "api:fences", "work", "receipts", "api:work-items", "api:receipts"}
-WITHOUT_A_ROW |= {"groups", "lanes", "cutovers", "batches", "batch-new", "api:batches"}
+WITHOUT_A_ROW |= {"groups", "lanes", "cutovers", "api:packs", "batches", "batch-new", "api:batches"}
 WITHOUT_A_ROW |= {"dlq-export", "views", "view-new", "audit", "audit-export", "api:audit"}
 #: Nothing is there for this account: the root shows nothing, and the saved view is another's.
 NOTHING_THERE = {"api:api-root", "view-delete"}

@@ -13,7 +13,8 @@ from django.test import Client
 from django_otp.oath import TOTP
 
 from console import factors
-from console.models import AuditEntry, RecoveryCode, SecondFactor, User
+from console.models import AuditEntry, User
+from console.sign_in_models import RecoveryCode, SecondFactor
 from console.views.session import PENDING_KEY
 from integration.errors import InvalidInput, Refused
 from integration.ingress.crypto import SealBroken

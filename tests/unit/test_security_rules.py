@@ -15,9 +15,10 @@ from console import settings
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = sorted([*(ROOT / "console").rglob("*.py"), *(ROOT / "integration").rglob("*.py")])
 TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
-#: What opens a connection to somewhere; the demo is the one sender, to the address that its caller gives.
-SENDERS = {"httpx", "requests", "urllib.request", "http.client", "ftplib", "smtplib", "aiohttp", "urllib3"}
-MAY_SEND = {"integration/packs/demo.py"}
+#: What opens a connection to somewhere: the demo, to the address that its caller gives, and the sign-in, to the provider
+#: that the settings name.
+SENDERS = {"httpx", "requests", "urllib.request", "http.client", "ftplib", "smtplib", "aiohttp", "urllib3", "authlib"}
+MAY_SEND = {"integration/packs/demo.py", "console/oidc.py"}
 #: What makes code of stored bytes.
 MAKERS = {"pickle", "marshal", "shelve", "dill", "jsonpickle", "cPickle"}
 #: What takes a name and returns what it names, and where: names of the program and its settings, never of a row.

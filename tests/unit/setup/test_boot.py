@@ -113,3 +113,41 @@ def test_web_server__serves_a_local_run_to_this_machine_alone(monkeypatch: pytes
             start(bound_to(("127.0.0.1", 8700), (host, 8700)))
     monkeypatch.setattr(running, "LOCKHOUSE_LOCAL", False)
     start(bound_to(("0.0.0.0", 8700)))
+
+
+PROVIDER = {
+    "LOCKHOUSE_OIDC_ISSUER": "https://login.acme.example/",
+    "LOCKHOUSE_OIDC_CLIENT_ID": "lockhouse",
+    "LOCKHOUSE_OIDC_CLIENT_SECRET": "of-the-client",
+}
+
+
+def test_boot__signs_in_through_no_provider_unless_one_is_named(boot: Any) -> None:
+    assert boot()["LOCKHOUSE_OIDC"] is None
+    settings = boot(**PROVIDER)
+    provider = settings["LOCKHOUSE_OIDC"]
+    assert ("https://login.acme.example/", "your organization", False) == (
+        provider.issuer,
+        provider.name,
+        provider.creates,
+    )
+    assert "console.backends.ProviderBackend" == settings["AUTHENTICATION_BACKENDS"][-1]
+    assert "of-the-client" not in repr(provider)
+
+
+@pytest.mark.parametrize("missing", sorted(PROVIDER))
+def test_boot__names_what_a_provider_lacks(boot: Any, missing: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=f"^{missing} is not set"):
+        boot(**{**PROVIDER, missing: ""})
+
+
+@pytest.mark.parametrize("given", ["LOCKHOUSE_OIDC_NAME", "LOCKHOUSE_OIDC_CREATE"])
+def test_boot__refuses_half_a_provider(boot: Any, given: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="LOCKHOUSE_OIDC_ISSUER, LOCKHOUSE_OIDC_CLIENT_ID"):
+        boot(**{given: "1"})
+
+
+@pytest.mark.parametrize("issuer", ["http://login.acme.example", "login.acme.example", "file:///etc"])
+def test_boot__refuses_a_provider_that_could_be_anybody(boot: Any, issuer: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="LOCKHOUSE_OIDC_ISSUER"):
+        boot(**{**PROVIDER, "LOCKHOUSE_OIDC_ISSUER": issuer})
