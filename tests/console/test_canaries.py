@@ -167,7 +167,8 @@ def test_canaries__none_reaches_an_operator(
     for path in PATHS:
         answers.append(client.get(path.format(**refs)))
         answers.append(client.get(path.format(**refs), headers={"HX-Request": "true"}))
-    assert {200, 201, 302, 400, 404, 405, 409, 422} == {answer.status_code for answer in answers}
+    assert {200, 201, 302, 400, 403, 404, 405, 409, 422} == {answer.status_code for answer in answers}
+    assert {"/admin/login/"} == {str(one.request["PATH_INFO"]) for one in answers if one.status_code == 403}
     said = [(str(answer.request["PATH_INFO"]), answer.content.decode() + str(answer.headers)) for answer in answers]
     for path in ("/dlq/export", "/audit/export"):
         for form in ("csv", "json"):
