@@ -22,6 +22,9 @@ from integration.scopes import Scope
 
 register = template.Library()
 
+#: What a bulk replay's selection says of the looking, not of the rows.
+_LOOKED_AT = frozenset({"seen_at", "arrived_since"})
+
 #: State or verdict -> the badge that shows it: colour, shape (by the class) and word.
 BADGES: dict[str, str] = {
     "dead": "dead",
@@ -228,6 +231,21 @@ def _held(user: Any, permission: str, verb: str) -> list[str]:
     if not names:
         return []
     return [f"{verb} in {names[0]}" if len(names) == 1 else f"{verb} in {len(names)} namespaces"]
+
+
+@register.filter
+def narrowed_to(selection: Mapping[str, Any]) -> str:
+    """Say what a bulk replay was narrowed to; when it was looked at is no part of that."""
+    if "ids" in selection:
+        return f"{selection['ids']} row{'' if selection['ids'] == 1 else 's'} by id"
+    named = [f"{name.replace('_', ' ')} {value}" for name, value in selection.items() if name not in _LOOKED_AT]
+    return ", ".join(named) or "everything that was dead and not replayed"
+
+
+@register.filter
+def moment(text: str) -> datetime:
+    """Return the moment that a stored fact names."""
+    return datetime.fromisoformat(text)
 
 
 @register.filter

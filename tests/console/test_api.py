@@ -261,6 +261,7 @@ def test_openapi__names_every_address(viewer: Client) -> None:
         "/api/v1/work-items/{work_id}",
         "/api/v1/receipts",
         "/api/v1/receipts/{receipt_id}",
+        "/api/v1/packs",
         "/api/v1/fences",
         "/api/v1/fences/{fence_id}",
         "/api/v1/cutovers/{pack_install_id}",

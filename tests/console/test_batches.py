@@ -41,6 +41,23 @@ def press(client: Client, batch_id: str, verb: str) -> Any:
     return client.post(f"/batches/{batch_id}/{verb}", {"csrfmiddlewaretoken": token.group(1)})
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("?event_kind=prospect.updated", "event kind prospect.updated, as of"),
+        ("", "everything that was dead and not replayed, as of"),
+        ("?ticked=1&ref={ref}", "1 row by id"),
+    ],
+)
+def test_bulk_replay__says_what_it_was_narrowed_to(
+    query: str, said: str, replayer: Client, installation: Installation
+) -> None:
+    response = send(replayer, query.format(ref=installation.work()))
+    text = replayer.get(response["Location"], {"tz": "Asia/Kolkata"}).content.decode()
+    assert f"<dt>Selection</dt><dd>{said}" in text
+    assert "seen_at" not in text
+
+
 def test_bulk_replay__from_the_list_to_its_end(replayer: Client, installation: Installation) -> None:
     refs = [installation.work() for _ in range(3)]
     assert "/batches/new?attempts=1" in replayer.get("/dlq/?attempts=1").content.decode()
@@ -190,7 +207,7 @@ def test_all_matching__leaves_out_what_died_after_the_list_was_seen_and_says_so(
     response = send(replayer, query)
     where = replayer.get(response["Location"]).content.decode()
     assert "3 that died after you looked are not in it" in where
-    assert "arrived since 3" in where
+    assert "3 that died since are not in it" in where
     run_to_rest()
     assert dict.fromkeys(before, 1) == children_by_original()
     again = re.search(r'href="([^"]+)">Look again, with them', confirm)
