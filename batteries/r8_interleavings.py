@@ -12,13 +12,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from typing import Any, Final
 
 from batteries import hook
 from batteries.database import Ground
 from batteries.figures import Figures
-from batteries.r8_worlds import PARTNERS, REPLAYS, World, broken, make
+from batteries.r8_worlds import OF, PARTNERS, REPLAYS, World, broken, make, make_two
 from batteries.stepper import Step, Stepper
 from integration.storage import db
 from tests.support import cleaning
@@ -136,7 +136,11 @@ def sample(
 def try_pair(stepper: Stepper, pair: Pair, *, cap: int, samples: int, seed: int) -> Tally:
     """Run a pair's orders from the same rows, and look at what each leaves."""
     kind, first, second = pair
-    world: World = make(kind, second if first.startswith("replay") else "")
+    world: World
+    if second.startswith(OF):
+        world = make_two(kind, second.removeprefix(OF))
+    else:
+        world = make(kind, second if first == "replay" else "")
     names = (first, f"{second} again" if first == second else second)
     tally = Tally()
     stepper.touched = set()
@@ -160,10 +164,12 @@ def try_pair(stepper: Stepper, pair: Pair, *, cap: int, samples: int, seed: int)
 
 
 def pairs() -> Iterator[Pair]:
-    """Yield every pair: a replay of each kind with each operation, and the others with each other."""
+    """Yield every pair: a replay of each kind with each operation and other kind, and the others with each other."""
     for kind in REPLAYS:
         for second in ("replay", *PARTNERS):
             yield kind, "replay", second
+    for kind, other in combinations(REPLAYS, 2):
+        yield kind, "replay", f"{OF}{other}"
     for first, second in combinations_with_replacement(PARTNERS, 2):
         if first != second or first in {"claim", "completion", "admission"}:
             yield "work", first, second

@@ -39,9 +39,9 @@ def test_step__tells_which_orders_make_a_difference(one: Step, other: Step, is_i
     assert other.is_independent_of(one) is is_independent
 
 
-def test_pairs__are_each_replay_with_everything_and_the_others_with_each_other():
+def test_pairs__are_each_replay_with_everything_and_each_other_kind_and_the_others_with_each_other():
     found = list(pairs())
-    assert len(found) == len(set(found)) == 43
+    assert len(found) == len(set(found)) == 53
     assert {kind for kind, first, _ in found if first == "replay"} == {
         "owned",
         "mirror",
@@ -50,6 +50,7 @@ def test_pairs__are_each_replay_with_everything_and_the_others_with_each_other()
         "projection_mirror",
     }
     assert ("work", "claim", "rotation") in found
+    assert ("owned", "replay", "replay of projection_mirror") in found
 
 
 def run_battery(folder: Path, database_url: str, *arguments: str) -> tuple[int, str, dict[str, Any]]:
