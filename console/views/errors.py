@@ -23,6 +23,14 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
     """Answer 403, the same for a missing permission and for what does not exist; an attempt to change is told."""
     if request.method == "POST" and request.user.is_authenticated:
         _tell_refused(request)
+    if getattr(request.user, "token_scopes", None) is not None:
+        return say(
+            request,
+            403,
+            code="permission_denied",
+            sentence="The token's scopes or its account's rights do not name what this needs. Nothing was changed.",
+            next_step="Make a token with this scope on your account's page, or ask an administrator for the right.",
+        )
     return say(request, 403, code="permission_denied")
 
 

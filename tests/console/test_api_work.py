@@ -240,6 +240,8 @@ def test_batch__needs_the_right_to_replay_in_bulk_at_the_door(
     installation.work()
     rita = Caller(person("rita", "Replayer"), *scopes)
     assert (200 if VIEW in scopes else 403) == rita.get("batches").status_code
-    assert 403 == rita.post("batches", {"reason": "x", "filter": {}}).status_code
+    refused = rita.post("batches", {"reason": "x", "filter": {}})
+    assert (403, "permission_denied") == (refused.status_code, refused.json()["code"])
+    assert "The token's scopes" in refused.json()["detail"]
     assert [] == rows_of("console_replaybatch")
     assert [] == rows_of("console_keptanswer")
