@@ -193,7 +193,7 @@ def test_canaries__every_route_that_shows_something_is_walked() -> None:
 
 
 @pytest.mark.evidence("A-31")
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_canaries__are_really_in_the_database(installation: Installation) -> None:
     from django.db import connection
 

@@ -25,7 +25,7 @@ from tests.support.commands import run
 from tests.support.rows import Installation
 from tests.support.work import item_row
 
-pytestmark = [pytest.mark.django_db, pytest.mark.evidence("A-32")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.evidence("A-32")]
 GIVEN = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}…[0-9a-f]{4}")
 GROUPS = pytest.param("/dlq/groups/?", marks=COMMITTED)
 #: The lists, each with what makes it show something.

@@ -22,7 +22,7 @@ from tests.support.authority import audit_entries, rows_of
 from tests.support.dlq import children, dlq
 from tests.support.rows import Installation
 
-pytestmark = [pytest.mark.django_db, pytest.mark.evidence("A-32")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.evidence("A-32")]
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 NOWHERE = "00000000-0000-7000-8000-0000000000ff"
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -21,11 +21,11 @@ _RANGES: Final[dict[str, tuple[LiteralString, LiteralString]]] = {
     "outcome": ("audit_outcome_at_id", "k.outcome = %(outcome)s AND "),
 }
 #: The columns have the database's own collation, which may take names for one that differ in case.
-_FILTERS: Final = """(%(namespace)s IS NULL OR a.namespace COLLATE utf8mb4_bin = %(namespace)s)
-           AND (%(ref)s IS NULL OR a.ref_id COLLATE utf8mb4_bin = %(ref)s)
-           AND (%(actor)s IS NULL OR a.actor_name COLLATE utf8mb4_bin = %(actor)s)
-           AND (%(action)s IS NULL OR a.action COLLATE utf8mb4_bin = %(action)s)
-           AND (%(outcome)s IS NULL OR a.outcome COLLATE utf8mb4_bin = %(outcome)s)"""
+_FILTERS: Final = """(%(namespace)s IS NULL OR s.namespace COLLATE utf8mb4_bin = %(namespace)s)
+           AND (%(ref)s IS NULL OR s.ref_id COLLATE utf8mb4_bin = %(ref)s)
+           AND (%(actor)s IS NULL OR s.actor_name COLLATE utf8mb4_bin = %(actor)s)
+           AND (%(action)s IS NULL OR s.action COLLATE utf8mb4_bin = %(action)s)
+           AND (%(outcome)s IS NULL OR s.outcome COLLATE utf8mb4_bin = %(outcome)s)"""
 
 
 def _list(name: str, by: str, *, older: bool) -> Statement:
@@ -36,18 +36,17 @@ def _list(name: str, by: str, *, older: bool) -> Statement:
         if older
         else "k.at >= %(at)s AND (k.at > %(at)s OR (k.at = %(at)s AND k.id > %(id)s))"
     )
-    keys: LiteralString = f"""SELECT k.at, k.id FROM console_auditentry AS k FORCE INDEX ({index})
+    keys: LiteralString = f"""FROM console_auditentry AS k FORCE INDEX ({index})
          WHERE {equal}k.at >= %(since)s AND k.at < %(until)s AND {place}
          ORDER BY k.at {order}, k.id {order} LIMIT """
     text: LiteralString = f"""
-    (SELECT /*+ INL_JOIN(a) */ STRAIGHT_JOIN 'entry' AS What, s.at, s.id
-       FROM ({keys}%(window)s) AS s
-       JOIN console_auditentry AS a FORCE INDEX (PRIMARY) ON a.id = s.id
+    (SELECT 'entry' AS What, s.at, s.id
+       FROM (SELECT k.at, k.id, k.namespace, k.ref_id, k.actor_name, k.action, k.outcome {keys}%(window)s) AS s
       WHERE {_FILTERS}
       ORDER BY s.at {order}, s.id {order}
       LIMIT %(limit)s)
     UNION ALL
-    (SELECT 'last' AS What, s.at, s.id FROM ({keys}%(last)s, 1) AS s)
+    (SELECT 'last' AS What, s.at, s.id FROM (SELECT k.at, k.id {keys}%(last)s, 1) AS s)
     """
     return Statement(name=name, text=text, returns=Returns.ROWS)
 

@@ -17,7 +17,7 @@ from integration.exports.service import AUDIT_PERMISSION
 from integration.scopes import EVERYWHERE, MOST_NAMESPACES, NOWHERE, Place, Scope
 from integration.values import SYSTEM_ACTOR, Actor
 
-pytestmark = [pytest.mark.django_db, pytest.mark.evidence("A-32")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.evidence("A-32")]
 NAMES = ("alpha", "Alpha", "beta", "gamma", None)
 
 

@@ -23,7 +23,7 @@ from tests.support.authority import World, rows_of
 from tests.support.batches import batch_of, children_by_original, outcomes, replayer, run_to_rest
 from tests.support.commands import run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.evidence("A-32")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.evidence("A-32")]
 MOVES = (service.go, service.pause, service.resume, service.cancel)
 
 

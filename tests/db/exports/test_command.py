@@ -13,7 +13,7 @@ from tests.support.authority import World, audit_entries
 from tests.support.commands import run
 from tests.support.dlq import operator
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_dlq_export__writes_a_file_or_prints_it(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from integration.exports.policy import Format
 from integration.values import Actor, plain
 from tests.support.authority import World, audit_entries
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 ANA = Actor(user_id=7, name="ana", via="console", permissions=frozenset({VIEW_PERMISSION, "integration.view_audit"}))
 
 

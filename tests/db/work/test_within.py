@@ -23,7 +23,7 @@ from integration.work.reads import list_work
 from tests.db.work.test_plans import explain, faults_of_plan
 from tests.support.rows import Installation
 
-pytestmark = [pytest.mark.django_db, pytest.mark.evidence("A-32")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.evidence("A-32")]
 
 
 @pytest.fixture
