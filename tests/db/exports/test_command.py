@@ -16,6 +16,11 @@ from tests.support.dlq import operator
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+def told() -> list[str]:
+    """Return what the trail tells of exports; the accounts that were made are in it too."""
+    return [entry["action"].partition(".")[2] for entry in audit_entries() if "export" in entry["action"]]
+
+
 def test_dlq_export__writes_a_file_or_prints_it(tmp_path: Path) -> None:
     name, world = operator("vera", "Viewer"), World()
     ref = world.work()
@@ -27,7 +32,7 @@ def test_dlq_export__writes_a_file_or_prints_it(tmp_path: Path) -> None:
     ended = run("dlq", "export", "--as", name, "--format", "json", "--output", str(file), "--oldest-first")
     assert (ended.code, ended.said) == (0, "")
     assert json.loads(file.read_text(encoding="utf-8"))["count"] == 1
-    assert [entry["action"].partition(".")[2] for entry in audit_entries()] == ["export_begun", "exported"] * 2
+    assert told() == ["export_begun", "exported"] * 2
 
 
 def test_dlq_export__into_what_is_there_or_cannot_be_is_refused_and_not_begun(tmp_path: Path) -> None:
@@ -37,7 +42,7 @@ def test_dlq_export__into_what_is_there_or_cannot_be_is_refused_and_not_begun(tm
     for output in (file, tmp_path / "nowhere" / "dead.csv"):
         ended = run("dlq", "export", "--as", name, "--output", str(output))
         assert (ended.code, "output" in ended.err) == (2, True)
-    assert (file.read_text(), audit_entries()) == ("mine", [])
+    assert (file.read_text(), told()) == ("mine", [])
 
 
 @pytest.mark.evidence("A-32")
@@ -46,7 +51,7 @@ def test_exports__need_the_right_of_their_page() -> None:
     assert run("dlq", "export", "--as", auditor).code == 5
     for verb in ("list", "export"):
         assert run("audit", verb, "--as", viewer).code == 5
-    assert audit_entries() == []
+    assert told() == []
 
 
 def test_audit__lists_pages_of_what_matches_and_exports_it() -> None:
