@@ -28,9 +28,6 @@ ENGINES: Final = ("mariadb", "tidb")
 BOUND_TO_CALLER: Final = ("setpriv", "--pdeathsig", "KILL")
 QUICK: Final = ("--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=O_DIRECT_NO_FSYNC")
 _START_SECONDS: Final = 240.0
-#: A test's statement reads for milliseconds. TiDB can read a window with uncommitted rows in it for ever: the test that
-#: asked fails then, and the others go on.
-_LONGEST_READ_SECONDS: Final = 120
 
 
 class TestDatabaseUnavailable(RuntimeError):
@@ -144,12 +141,8 @@ def launch_tidb(folder: Path, *, is_killed: bool = False) -> subprocess.Popen[by
 
 
 @contextlib.contextmanager
-def tidb_server(*, is_bounded: bool = False) -> Iterator[str]:
-    """Run a throwaway TiDB server, or use the cluster that LOCKHOUSE_TIDB_DSN names; yield its address.
-
-    Args:
-        is_bounded: Whether the server of our own ends a read that takes far too long.
-    """
+def tidb_server() -> Iterator[str]:
+    """Run a throwaway TiDB server, or use the cluster that LOCKHOUSE_TIDB_DSN names; yield its address."""
     cluster = os.environ.get("LOCKHOUSE_TIDB_DSN")
     if cluster:
         yield cluster
@@ -157,8 +150,6 @@ def tidb_server(*, is_bounded: bool = False) -> Iterator[str]:
     with _scratch() as folder:
         process = launch_tidb(folder)
         try:
-            if is_bounded:
-                _bound_reads(folder / "tidb.sock")
             yield f"tidb://root@localhost/lockhouse?unix_socket={quote(str(folder / 'tidb.sock'), safe='/')}"
         finally:
             # Nothing of it is kept, so it need not close in good order.
@@ -166,15 +157,10 @@ def tidb_server(*, is_bounded: bool = False) -> Iterator[str]:
             process.wait()
 
 
-def _bound_reads(socket: Path) -> None:
-    with contextlib.closing(MySQLdb.connect(unix_socket=str(socket), user="root")) as connection:
-        connection.query(f"SET GLOBAL max_execution_time = {_LONGEST_READ_SECONDS * 1000}")
-
-
 @contextlib.contextmanager
 def server(name: str) -> Iterator[str]:
     """Run the server of an engine and yield its address."""
-    with mariadb_server() if name == "mariadb" else tidb_server(is_bounded=True) as url:
+    with mariadb_server() if name == "mariadb" else tidb_server() as url:
         yield url
 
 
