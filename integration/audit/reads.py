@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from integration import errors
 from integration.audit.listing import AuditFilters, AuditPage, Entry
 from integration.audit.policy import GENESIS_DIGEST, entry_digest
+from integration.merging import merge
 from integration.scopes import EVERYWHERE, Scope, names_to_read
 from integration.storage import db
 from integration.storage.db import Reader, Row
@@ -23,8 +23,6 @@ LARGEST_PAGE: Final = 500
 _CHUNK: Final = 1000
 _LONG_AGO: Final = datetime(1000, 1, 1, tzinfo=UTC)
 _FAR_AHEAD: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-#: No namespace has this name.
-_NONE: Final = "-"
 #: Keys that a page of more than one filter reads at most, in growing windows.
 _WINDOWS: Final = (200, 2_000, 8_000)
 #: The filter whose index is read -> the statements towards older and towards newer entries; the first that is given
@@ -39,7 +37,7 @@ _LISTS: Final[dict[str, tuple[Statement, Statement]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class _Place:
     """A key of the trail, and whether a page goes to older or to newer entries from it; it is left out itself."""
 
@@ -119,8 +117,9 @@ def list_entries(
     start = first if cursor is None else _parse(cursor)
     reader = db.read(using)
     names = names_to_read(within, filters.namespace)
-    parts = (filters,) if names is None else [replace(filters, namespace=name) for name in names or (_NONE,)]
-    keys, bound = _merge([_find(reader, part, start, limit) for part in parts], is_older=start.is_older)
+    parts = (filters,) if names is None else [replace(filters, namespace=name) for name in names]
+    finds = [_find(reader, part, start, limit) for part in parts]
+    keys, bound = merge(finds, key=lambda place: place, descending=start.is_older)
     beyond = keys[limit - 1] if len(keys) > limit else bound
     keys = keys[:limit]
     onward = None if beyond is None else str(beyond)
@@ -135,23 +134,6 @@ def list_entries(
         older=onward if start.is_older else back,
         searched_to=bound.at if bound is not None and beyond is bound else None,
     )
-
-
-def _merge(finds: Sequence[_Found], *, is_older: bool) -> _Found:
-    """Put the finds of several namespaces into one order, and leave out what lies beyond the bound of one of them."""
-    if len(finds) == 1:
-        return finds[0]
-    keys = sorted((key for found, _ in finds for key in found), key=_order, reverse=is_older)
-    bounds = [bound for _, bound in finds if bound is not None]
-    if not bounds:
-        return keys, None
-    bound = max(bounds, key=_order) if is_older else min(bounds, key=_order)
-    edge = _order(bound)
-    return [key for key in keys if (_order(key) >= edge if is_older else _order(key) <= edge)], bound
-
-
-def _order(place: _Place) -> tuple[datetime, str]:
-    return place.at, place.id
 
 
 def _find(reader: Reader, filters: AuditFilters, start: _Place, limit: int) -> _Found:

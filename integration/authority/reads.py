@@ -36,8 +36,9 @@ from integration.authority.listing import (
     RejectedRows,
 )
 from integration.authority.search import SEARCH_ROWS, find_event_ids
-from integration.authority.several import add_up, merge, split
+from integration.authority.several import add_up, split
 from integration.authority.values import OwnerKind
+from integration.merging import merge
 from integration.scopes import EVERYWHERE, Scope
 from integration.storage import db
 from integration.storage.db import Reader, Row
@@ -107,7 +108,7 @@ def list_dead(
     first = _from_oldest(filters) if oldest_first else START
     position = first if cursor is None else Cursor.decode(cursor)
     finds = [_find(reader, part, position, limit, has_additive=has_additive) for part in parts]
-    found, bound = merge(finds, older=position.is_older)
+    found, bound = merge(finds, key=place_of, descending=position.is_older)
     has_more = len(found) > limit
     found = found[:limit]
     newer, older = _neighbours(position, found, bound=bound, has_more=has_more, is_first=position == first)
@@ -192,14 +193,14 @@ def _find(
     if at_undated and not filters.is_any_time:
         return [], None
     scans = _scan(reader, filters, position, limit, has_additive=has_additive, is_dated=not at_undated)
-    found, bound = _merge(scans, older=position.is_older)
+    found, bound = _merged(scans, position)
     if bound is not None or len(found) > limit or at_undated == position.is_older or not filters.is_any_time:
         return found, bound
     if position.is_older and not any(scan.has_undated for scan in scans):
         return found, None
     beyond = Cursor(place=Place(at=LONG_AGO, id="") if at_undated else FIRST_UNDATED, is_older=position.is_older)
     scans = _scan(reader, filters, beyond, limit, has_additive=has_additive, is_dated=at_undated)
-    more, bound = _merge(scans, older=position.is_older)
+    more, bound = _merged(scans, beyond)
     return found + more, bound
 
 
@@ -242,15 +243,8 @@ def _advance(scan: _Scan, last: Row | None, limit: int) -> None:
         scan.start = scan.bound = Place(at=last["TerminalAt"] or UNDATED, id=last["WorkId"])
 
 
-def _merge(scans: Iterable[_Scan], *, older: bool) -> tuple[list[Row], Place | None]:
-    """Put the streams into one order, and leave out what lies beyond a stream's bound: others may be between."""
-    scans = list(scans)
-    rows = sorted((row for scan in scans for row in scan.rows), key=place_of, reverse=older)
-    bounds = [scan.bound for scan in scans if scan.bound is not None]
-    if not bounds:
-        return rows, None
-    bound = max(bounds) if older else min(bounds)
-    return [row for row in rows if (place_of(row) >= bound if older else place_of(row) <= bound)], bound
+def _merged(scans: Iterable[_Scan], position: Cursor) -> tuple[list[Row], Place | None]:
+    return merge(((scan.rows, scan.bound) for scan in scans), key=place_of, descending=position.is_older)
 
 
 def _from_oldest(filters: DeadFilters) -> Cursor:

@@ -7,18 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
 
-from integration.authority.cursors import Place
-from integration.authority.dead_statements import place_of
 from integration.authority.listing import CappedCount, DeadFilters
 from integration.scopes import Scope, names_to_read
-from integration.storage.db import Row
-
-#: The name of no namespace.
-_NONE: Final = ""
-
-Found = tuple[list[Row], Place | None]
 
 
 def split(filters: DeadFilters, within: Scope) -> tuple[DeadFilters, ...]:
@@ -29,8 +20,7 @@ def split(filters: DeadFilters, within: Scope) -> tuple[DeadFilters, ...]:
         within: Where the reader may look.
 
     Returns:
-        The filter itself for a reader who may look everywhere, else one for each namespace; one that nothing matches
-        where there is none.
+        The filter itself for a reader who may look everywhere, else one for each namespace.
 
     Raises:
         InvalidInput: There are more namespaces than a page merges, and the filter names none.
@@ -38,19 +28,7 @@ def split(filters: DeadFilters, within: Scope) -> tuple[DeadFilters, ...]:
     names = names_to_read(within, filters.namespace)
     if names is None:
         return (filters,)
-    return tuple(replace(filters, namespace=name) for name in names or (_NONE,))
-
-
-def merge(parts: Sequence[Found], *, older: bool) -> Found:
-    """Put the finds of several filters into one order, and leave out what lies beyond the bound of one of them."""
-    if len(parts) == 1:
-        return parts[0]
-    rows = sorted((row for found, _ in parts for row in found), key=place_of, reverse=older)
-    bounds = [bound for _, bound in parts if bound is not None]
-    if not bounds:
-        return rows, None
-    bound = max(bounds) if older else min(bounds)
-    return [row for row in rows if (place_of(row) >= bound if older else place_of(row) <= bound)], bound
+    return tuple(replace(filters, namespace=name) for name in names)
 
 
 def add_up(parts: Sequence[DeadFilters], count: Callable[[DeadFilters, int], CappedCount], cap: int) -> CappedCount:
