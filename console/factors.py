@@ -9,15 +9,15 @@ from __future__ import annotations
 import base64
 import secrets
 import time
-from typing import Any, Final
+from typing import Final
 
 from django.db.models.functions import Now
 from django_otp.oath import TOTP
 
 from console.models import User
+from console.people import account_fact
 from console.sign_in_models import RecoveryCode, SecondFactor
 from integration import errors
-from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record_in, run_recording
 from integration.ingress.crypto import SealedColumn, open_sealed, row_aad, seal
 from integration.storage.db import Tx
@@ -89,7 +89,7 @@ def confirm(user: User, code: str, *, actor: Actor) -> tuple[str, ...]:
             return False
         RecoveryCode.objects.filter(user_id=user.pk).delete()
         RecoveryCode.objects.bulk_create(RecoveryCode(pk=_digest(user.pk, code), user_id=user.pk) for code in codes)
-        record_in(tx, _fact("second_factor_set", user.pk, actor))
+        record_in(tx, account_fact("second_factor_set", user.pk, actor))
         return True
 
     if not run_recording(unit, name="factors.confirm"):
@@ -116,7 +116,7 @@ def accept(user_id: int, code: str, *, actor: Actor) -> bool:
     def unit(tx: Tx) -> bool:
         used, _ = RecoveryCode.objects.filter(pk=_digest(user_id, text)).delete()
         if used:
-            record_in(tx, _fact("recovery_code_used", user_id, actor))
+            record_in(tx, account_fact("recovery_code_used", user_id, actor))
         return bool(used)
 
     return run_recording(unit, name="factors.accept")
@@ -134,7 +134,7 @@ def remove(user_id: int, *, actor: Actor) -> bool:
         RecoveryCode.objects.filter(user_id=user_id).delete()
         removed, _ = SecondFactor.objects.filter(pk=user_id).delete()
         if removed:
-            record_in(tx, _fact("second_factor_removed", user_id, actor))
+            record_in(tx, account_fact("second_factor_removed", user_id, actor))
         return bool(removed)
 
     return run_recording(unit, name="factors.remove")
@@ -165,15 +165,3 @@ def _new_recovery_code() -> str:
 
 def _digest(user_id: int, code: str) -> str:
     return digest_parts("recovery", str(user_id), code.replace("-", ""))
-
-
-def _fact(verb: str, user_id: int, actor: Actor) -> AuditFact:
-    facts: dict[str, Any] = {}
-    return AuditFact(
-        action=f"user.{verb}",
-        outcome=AuditOutcome.DONE,
-        actor=actor,
-        ref_kind="user",
-        ref_id=str(user_id),
-        facts=facts,
-    )

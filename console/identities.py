@@ -6,14 +6,14 @@ collation, and no page, log or backup tells who somebody is at the provider.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from django.contrib.auth.hashers import make_password
 
 from console.models import User
+from console.people import account_fact
 from console.sign_in_models import ProviderIdentity
 from integration import errors
-from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record_in, run_recording
 from integration.storage.db import Tx
 from integration.values import SYSTEM_ACTOR, Actor, digest_parts
@@ -74,7 +74,7 @@ def unlink(user: User, *, actor: Actor) -> bool:
     def unit(tx: Tx) -> bool:
         removed, _ = ProviderIdentity.objects.filter(user_id=user.pk).delete()
         if removed:
-            record_in(tx, _fact("identity_unlinked", user.pk, actor))
+            record_in(tx, account_fact("identity_unlinked", user.pk, actor))
         return bool(removed)
 
     return run_recording(unit, name="identities.unlink")
@@ -89,27 +89,15 @@ def _make(tx: Tx, key: str) -> int:
     # Saved by itself, it would be told of in another transaction, which cannot begin within this one.
     User.objects.bulk_create([User(username=name, password=make_password(None))])
     made = User.objects.get(username=name)
-    record_in(tx, _fact("created", made.pk, SYSTEM_ACTOR))
+    record_in(tx, account_fact("created", made.pk, SYSTEM_ACTOR))
     _add(tx, key, made.pk, SYSTEM_ACTOR)
     return int(made.pk)
 
 
 def _add(tx: Tx, key: str, user_id: int, actor: Actor) -> None:
     ProviderIdentity.objects.create(pk=key, user_id=user_id)
-    record_in(tx, _fact("identity_linked", user_id, actor))
+    record_in(tx, account_fact("identity_linked", user_id, actor))
 
 
 def _key(issuer: str, subject: str) -> str:
     return digest_parts("oidc", issuer, subject)
-
-
-def _fact(verb: str, user_id: int, actor: Actor) -> AuditFact:
-    facts: dict[str, Any] = {}
-    return AuditFact(
-        action=f"user.{verb}",
-        outcome=AuditOutcome.DONE,
-        actor=actor,
-        ref_kind="user",
-        ref_id=str(user_id),
-        facts=facts,
-    )

@@ -26,6 +26,7 @@ from django.utils import timezone
 from console.access.reads import rights_of
 from console.answers import say
 from console.api.problems import is_api
+from console.people import address_of
 from console.zones import zone_of
 from integration.errors import IntegrationError
 from integration.values import Actor, digest_parts
@@ -66,7 +67,7 @@ def actor_of(request: HttpRequest) -> Actor:
     return Actor(
         user_id=user.pk,
         name=user.get_username(),
-        remote_addr=request.META.get("REMOTE_ADDR") or None,
+        remote_addr=address_of(request),
         via="console",
         permissions=rights.permissions,
         scopes=rights.scopes,

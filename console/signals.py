@@ -18,6 +18,7 @@ from console.access.service import renew_sessions
 from console.backends import PROVIDER_BACKEND
 from console.middleware import current_actor
 from console.models import User
+from console.people import person, stranger
 from console.permissions import GROUPS
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record_alone
@@ -119,25 +120,14 @@ def _tell_rights(instance: Any, action: str, model: type[Model], pk_set: set[Any
 
 
 def _tell_signed_in(request: HttpRequest, user: Any, **kwargs: Any) -> None:
-    actor = Actor(
-        user_id=user.pk,
-        name=user.get_username(),
-        remote_addr=request.META.get("REMOTE_ADDR") or None,
-        via="console",
-    )
     by_provider = request.session.get(BACKEND_SESSION_KEY) == PROVIDER_BACKEND
-    _tell("user.signed_in", user, {"by": "provider"} if by_provider else {}, actor=actor)
+    _tell("user.signed_in", user, {"by": "provider"} if by_provider else {}, actor=person(request, user))
 
 
 def _tell_sign_in_refused(credentials: dict[str, Any], request: HttpRequest | None = None, **kwargs: Any) -> None:
     # Whoever is signed in was asked for a password or a code once more. Of others, the name that was typed may be a
     # password in the wrong field: it is not told.
-    actor = current_actor.get() or Actor(
-        user_id=None,
-        name="unknown",
-        remote_addr=None if request is None else request.META.get("REMOTE_ADDR") or None,
-        via="console",
-    )
+    actor = current_actor.get() or stranger(request)
     fact = AuditFact(
         action="user.signed_in",
         outcome=AuditOutcome.REFUSED,

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 import segno
-from axes.handlers.proxy import AxesProxyHandler
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.signals import user_login_failed
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -16,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console import factors
+from console import attempts, factors
 from console.account_forms import CodeForm, PasswordForm, TokenForm
 from console.middleware import actor_of
 from console.models import User
@@ -79,7 +77,7 @@ def second_factor(request: HttpRequest) -> HttpResponse:
     if step == "begin":
         factors.begin(user)
     elif form.is_bound and form.is_valid():
-        if not AxesProxyHandler.is_allowed(request, {"username": user.get_username()}):
+        if attempts.is_closed(request, user):
             return locked_out(request)
         try:
             codes = _step(request, user, step, form.cleaned_data["code"])
@@ -117,8 +115,7 @@ def password(request: HttpRequest) -> HttpResponse:
     has_password, status = user.has_usable_password(), 200
     form = PasswordForm(user, request.POST if request.method == "POST" else None)
     if form.is_bound and has_password:
-        credentials = {"username": user.get_username()}
-        if not AxesProxyHandler.is_allowed(request, credentials):
+        if attempts.is_closed(request, user):
             return locked_out(request)
         if form.is_valid():
             # The new id of this session is what an old copy of it does not know.
@@ -126,7 +123,7 @@ def password(request: HttpRequest) -> HttpResponse:
             messages.success(request, "The password is changed. Every other session of your account has ended.")
             return redirect("account")
         if form.has_error("old_password", "password_incorrect"):
-            user_login_failed.send(sender=__name__, credentials=credentials, request=request)
+            attempts.count_wrong(request, user)
     if form.is_bound:
         status = 422 if has_password else 409
     context = {"section": "account", "form": form, "has_password": has_password}
@@ -139,7 +136,7 @@ def _step(request: HttpRequest, user: User, step: str, code: str) -> tuple[str, 
         return factors.confirm(user, code, actor=actor)
     if not factors.accept(user.pk, code, actor=actor):
         # Whoever took over a session could else guess until the factor is gone.
-        user_login_failed.send(sender=__name__, credentials={"username": user.get_username()}, request=request)
+        attempts.count_wrong(request, user)
         raise InvalidInput("That is not the code that the app shows now, nor a recovery code.", field="code")
     factors.remove(user.pk, actor=actor)
     return ()

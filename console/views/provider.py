@@ -16,10 +16,10 @@ from django.views.decorators.http import require_GET
 from console import identities, oidc
 from console.backends import PROVIDER_BACKEND
 from console.oidc_settings import OidcSettings
+from console.people import stranger
 from console.views.session import proceed
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record_alone
-from integration.values import Actor
 
 #: The one sign-in of this browser that is under way.
 KEPT_KEY: Final = "at_provider"
@@ -95,11 +95,10 @@ def _door(request: HttpRequest, provider: OidcSettings, onwards: str, status: in
 def _refuse(
     request: HttpRequest, provider: OidcSettings, onwards: str, *, account: str = "", **facts: object
 ) -> HttpResponse:
-    actor = Actor(user_id=None, name="unknown", remote_addr=request.META.get("REMOTE_ADDR") or None, via="console")
     fact = AuditFact(
         action="user.signed_in",
         outcome=AuditOutcome.REFUSED,
-        actor=actor,
+        actor=stranger(request),
         ref_kind="user",
         ref_id=account,
         facts={"by": "provider", **facts},

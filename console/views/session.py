@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from axes.handlers.proxy import AxesProxyHandler
 from django.conf import settings
 from django.contrib.auth import REDIRECT_FIELD_NAME, login, logout
-from django.contrib.auth.signals import user_login_failed
 from django.contrib.auth.views import LoginView, redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -18,12 +16,12 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console import factors
+from console import attempts, factors
 from console.middleware import STARTED_KEY
 from console.models import User
+from console.people import person
 from console.permissions import SIGNED_IN, requires
 from console.views.errors import locked_out
-from integration.values import Actor
 
 #: Who was proved by a password or by the provider, until the code is right too.
 PENDING_KEY: Final = "awaits_code"
@@ -55,13 +53,11 @@ def proceed(request: HttpRequest, user: User, backend: str, onwards: str) -> Htt
         backend: Which way somebody was proved.
         onwards: A page of this console.
     """
-    now = int(time.time())
     if factors.is_enrolled(user.pk):
-        request.session[PENDING_KEY] = {"user": user.pk, "backend": backend, "at": now, "next": onwards}
+        pending = {"user": user.pk, "backend": backend, "at": int(time.time()), "next": onwards}
+        request.session[PENDING_KEY] = pending
         return redirect("sign-in-code")
-    login(request, user, backend=backend)
-    request.session[STARTED_KEY] = now
-    return redirect(onwards)
+    return _open(request, user, backend, onwards)
 
 
 @require_safe
@@ -104,18 +100,22 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
     if user is None:
         request.session.pop(PENDING_KEY, None)
         return redirect("sign-in")
-    credentials = {"username": user.get_username()}
     if request.method != "POST":
         return render(request, "console/sign_in_code.html", {})
-    if not AxesProxyHandler.is_allowed(request, credentials):
+    if attempts.is_closed(request, user):
         return locked_out(request)
-    if not factors.accept(user.pk, request.POST.get("code", "")[:64], actor=_actor(request, user)):
-        user_login_failed.send(sender=__name__, credentials=credentials, request=request)
+    if not factors.accept(user.pk, request.POST.get("code", "")[:64], actor=person(request, user)):
+        attempts.count_wrong(request, user)
         return render(request, "console/sign_in_code.html", {"is_wrong": True}, status=422)
-    login(request, user, backend=pending["backend"])
+    response = _open(request, user, pending["backend"], pending["next"])
     request.session.pop(PENDING_KEY, None)
+    return response
+
+
+def _open(request: HttpRequest, user: User, backend: str, onwards: str) -> HttpResponse:
+    login(request, user, backend=backend)
     request.session[STARTED_KEY] = int(time.time())
-    return redirect(pending["next"])
+    return redirect(onwards)
 
 
 @require_POST
@@ -124,12 +124,3 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     """End the session."""
     logout(request)
     return redirect("sign-in")
-
-
-def _actor(request: HttpRequest, user: User) -> Actor:
-    return Actor(
-        user_id=user.pk,
-        name=user.get_username(),
-        remote_addr=request.META.get("REMOTE_ADDR") or None,
-        via="console",
-    )
