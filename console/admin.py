@@ -8,18 +8,16 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from console import (
-    factors,
-    system_admin,  # noqa: F401 - its tables are registered by being imported
-)
+from console import factors
 from console.access.managers import LastManager, keeping_a_manager
 from console.middleware import actor_of
 from console.models import ScopeGrant, User
 from console.permissions import ACCESS
+from console.system_admin import ReadOnlyAdmin
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record_alone
 
@@ -117,31 +115,14 @@ class RightsAdmin(KeepsAManager, GroupAdmin):
 
 
 @admin.register(ScopeGrant)
-class GrantAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs alone
+class GrantAdmin(ReadOnlyAdmin):
     """Grants, to read: the access page makes, confirms and revokes them."""
 
     list_display = ("user", "permission", "org_id", "namespace", "expires_at", "confirmed_at", "revoked_at")
     list_select_related = ("user",)
     search_fields = ("user__username", "namespace", "org_id")
-    show_full_result_count = False
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Refuse."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: ScopeGrant | None = None) -> bool:
-        """Refuse."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: ScopeGrant | None = None) -> bool:
-        """Refuse."""
-        return False
-
-    def has_view_permission(self, request: HttpRequest, obj: ScopeGrant | None = None) -> bool:
-        """Show them to whoever manages access."""
-        return bool(request.user.has_perm(ACCESS))
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Show them to whoever manages access."""
         return bool(request.user.has_perm(ACCESS))
 

@@ -49,12 +49,33 @@ def of_fences(within: Scope) -> Q:
     return Q(fence_id__in=fences.values("fence_id"))
 
 
-class SystemAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs alone
-    """A system table: listed and shown where the reader may view, never written."""
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs alone
+    """A table that these pages list and show, and never write."""
+
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Refuse."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Refuse."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Refuse."""
+        return False
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Show it in the index to whoever may view it."""
+        return self.has_view_permission(request)
+
+
+class SystemAdmin(ReadOnlyAdmin):
+    """A system table: listed and shown where the reader may view."""
 
     actions = None
     list_per_page = 50
-    show_full_result_count = False
     paginator = BoundedPaginator
 
     #: What narrows the table to a scope.
@@ -69,22 +90,6 @@ class SystemAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Show it to whoever may view anywhere; the rows are narrowed."""
         return bool(rights_of(request.user).reach(VIEW))
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """Show it in the index to whoever may view anywhere."""
-        return self.has_view_permission(request)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Refuse."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Refuse."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Refuse."""
-        return False
 
 
 class OfPack(SystemAdmin):

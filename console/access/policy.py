@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from console.permissions import ACCESS, AUDIT, CUTOVER, REPAIR, REPLAY, VIEW
+from console.permissions import ACCESS, AUDIT, BULK, CUTOVER, REPAIR, REPLAY, VIEW
 from integration import errors
-from integration.authority.values import BULK_PERMISSION as BULK
 from integration.scopes import Place, Rights, Scope
 
 #: What may be granted, in words; the right to manage access may not.

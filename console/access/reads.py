@@ -58,6 +58,16 @@ def in_force() -> QuerySet[ScopeGrant]:
     )
 
 
+def proposed() -> QuerySet[ScopeGrant]:
+    """Return the grants that wait for a second person now, by the database's clock."""
+    return ScopeGrant.objects.filter(
+        Q(expires_at__isnull=True) | Q(expires_at__gt=Now()),
+        needs_second=True,
+        confirmed_at__isnull=True,
+        revoked_at__isnull=True,
+    )
+
+
 def rights_of(user: User | AnonymousUser) -> Rights:
     """Return what an account may do now, and where.
 
@@ -130,13 +140,7 @@ def list_grants(*, before: str | None = None, limit: int = PAGE_ROWS) -> tuple[l
 
 def list_proposed(limit: int = PAGE_ROWS) -> list[ScopeGrant]:
     """Return the grants that wait for a second person, the oldest first."""
-    waiting = with_state().filter(
-        Q(expires_at__isnull=True) | Q(expires_at__gt=Now()),
-        needs_second=True,
-        confirmed_at__isnull=True,
-        revoked_at__isnull=True,
-    )
-    return list(waiting.select_related("user").order_by("id")[:limit])
+    return list(with_state(proposed()).select_related("user").order_by("id")[:limit])
 
 
 def find_grant(grant_id: str) -> ScopeGrant | None:
@@ -145,9 +149,9 @@ def find_grant(grant_id: str) -> ScopeGrant | None:
     return found
 
 
-def with_state() -> QuerySet[Any]:
-    """Return all grants, each with the `state` that the database's clock gives it."""
-    return ScopeGrant.objects.annotate(
+def with_state(grants: QuerySet[ScopeGrant] | None = None) -> QuerySet[Any]:
+    """Return some grants or all, each with the `state` that the database's clock gives it."""
+    return (ScopeGrant.objects.all() if grants is None else grants).annotate(
         state=Case(
             When(revoked_at__isnull=False, then=Value(GrantState.REVOKED.value)),
             When(expires_at__lte=Now(), then=Value(GrantState.EXPIRED.value)),

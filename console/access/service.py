@@ -10,11 +10,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Q, QuerySet, Value
+from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, QuerySet, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
 from console.access.policy import Terms, check_terms, needs_second_person
+from console.access.reads import proposed
 from console.models import ScopeGrant, User
 from console.permissions import ACCESS
 from integration import errors
@@ -162,20 +163,13 @@ def confirm(grant_id: str, *, actor: Actor) -> ScopeGrant:
     if actor.user_id == before.granted_by_id:
         _refuse(SamePerson(), fact)
 
-    waiting = ScopeGrant.objects.filter(
-        Q(expires_at__isnull=True) | Q(expires_at__gt=Now()),
-        pk=grant_id,
-        needs_second=True,
-        confirmed_at__isnull=True,
-        revoked_at__isnull=True,
-    )
     values = {"confirmed_at": Now(), "confirmed_by_id": actor.user_id, "confirmed_by_name": actor.name}
 
     def settle(_: Reader) -> bool | None:
         now = get_grant(grant_id)
         return True if before.confirmed_at is None and now.confirmed_by_id == actor.user_id else None
 
-    return _change(before, waiting, values, fact, name="access.confirm", settle=settle)
+    return _change(before, proposed().filter(pk=grant_id), values, fact, name="access.confirm", settle=settle)
 
 
 def revoke(grant_id: str, *, reason: str, actor: Actor) -> ScopeGrant:

@@ -7,10 +7,10 @@ from typing import Final
 from console.access.policy import GRANTABLE, IMPLIED
 from console.access.reads import GrantState, rights_of, with_state
 from console.models import User
-from console.permissions import REPLAY, VIEW
+from console.permissions import BULK, REPLAY, VIEW
 from integration import errors
 from integration.authority import reads, service
-from integration.authority.values import BULK_PERMISSION, OwnerAmbiguous, Ref, Ruling, Verdict
+from integration.authority.values import OwnerAmbiguous, Ref, Ruling, Verdict
 from integration.scopes import Scope
 from integration.values import Actor
 
@@ -19,7 +19,7 @@ NEEDS: Final[dict[str, tuple[str, ...]]] = {
     key: (key,) if key == VIEW or key.endswith("audit") else (VIEW, key) for key in GRANTABLE
 }
 #: What a row says of itself; for these the plan's rules are asked too.
-_REPLAYS: Final = frozenset({REPLAY, BULK_PERMISSION})
+_REPLAYS: Final = frozenset({REPLAY, BULK})
 #: Why a grant gives nothing, by its state.
 _STANDS: Final = {
     GrantState.PROPOSED.value: " The newest grant of it waits for a second person.",
@@ -95,7 +95,7 @@ def _source(user: User, key: str) -> str:
     """Say what gives a permission everywhere."""
     if user.is_superuser:
         return "it is a superuser"
-    asked = REPLAY if key == BULK_PERMISSION else key
+    asked = REPLAY if key == BULK else key
     app, _, codename = asked.partition(".")
     group = user.groups.filter(permissions__codename=codename, permissions__content_type__app_label=app).first()
     if group is not None:

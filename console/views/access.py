@@ -103,7 +103,6 @@ def show(request: HttpRequest, grant_id: str) -> HttpResponse:
 @requires(ACCESS)
 def confirm(request: HttpRequest, grant_id: str) -> HttpResponse:
     """Confirm a proposed grant, as the second person."""
-    _find(grant_id)
     try:
         service.confirm(grant_id, actor=actor_of(request))
     except Refused as error:
@@ -115,7 +114,6 @@ def confirm(request: HttpRequest, grant_id: str) -> HttpResponse:
 @requires(ACCESS)
 def revoke(request: HttpRequest, grant_id: str) -> HttpResponse:
     """Take a grant back."""
-    _find(grant_id)
     form = ReasonForm(request.POST)
     if not form.is_valid():
         return _page(request, _find(grant_id), form=form)

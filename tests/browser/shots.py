@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from console.access.policy import BULK
 from console.models import User
-from console.permissions import CUTOVER, REPLAY, VIEW
+from console.permissions import BULK, CUTOVER, REPLAY, VIEW
 from console.saved import save_view
 from integration.audit import service as audit
 from integration.audit.policy import AuditFact, AuditOutcome

@@ -10,9 +10,8 @@ from django.test import Client
 
 from console.access import service
 from console.access.managers import managers
-from console.access.policy import BULK
 from console.models import ScopeGrant, User
-from console.permissions import AUDIT, CUTOVER, REPLAY, VIEW
+from console.permissions import AUDIT, BULK, CUTOVER, REPLAY, VIEW
 from integration.scopes import NOWHERE
 from tests.support.access import account, acting, fresh, granted, let_expire, proposal
 from tests.support.authority import audit_entries

@@ -9,9 +9,8 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from console.access.policy import BULK
 from console.models import User
-from console.permissions import AUDIT, CUTOVER, REPLAY, VIEW
+from console.permissions import AUDIT, BULK, CUTOVER, REPLAY, VIEW
 from console.saved import save_view
 from integration import scopes
 from integration.audit.policy import AuditFact, AuditOutcome

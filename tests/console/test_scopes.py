@@ -11,9 +11,8 @@ from django.http import HttpResponse
 from django.test import Client
 
 from console.access import service
-from console.access.policy import BULK
 from console.models import User
-from console.permissions import AUDIT, CUTOVER, REPLAY, SIGNED_IN, VIEW, Route
+from console.permissions import AUDIT, BULK, CUTOVER, REPLAY, SIGNED_IN, VIEW, Route
 from integration.errors import EventNotFound
 from integration.values import new_id
 from tests.console.test_routes import GUARDED, _path
