@@ -20,6 +20,17 @@ REASON_MAX = 500
 class Filter(forms.Form):
     """A list's filter: every field optional, everything chosen shown as a chip."""
 
+    def demand(self) -> dict[str, Any]:
+        """Return what an address says, where there is no form in which a mistake could be shown.
+
+        Raises:
+            InvalidInput: A value is not valid.
+        """
+        if not self.is_valid():
+            message = "The filter is not valid."
+            raise InvalidInput(message)
+        return self.cleaned_data
+
     def chosen(self) -> Iterator[tuple[str, str, str]]:
         """Yield (name, label, shown value) for every field that narrows the list."""
         for name, field in self.fields.items():

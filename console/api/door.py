@@ -10,7 +10,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from console.answers import say
-from console.api.problems import is_api
+from console.api.problems import SOON, is_api
 from console.models import User
 from integration import errors
 from integration.callers.policy import TokenInvalid, TooManyRequests
@@ -48,7 +48,7 @@ class TokenDoor:
             return response
         except (errors.Busy, errors.CommitUnknown, OperationalError, InterfaceError):
             response = say(request, 503, code=errors.DatabaseUnavailable.code)
-            response["Retry-After"] = "2"
+            response["Retry-After"] = SOON
             return response
         request.csrf_processing_done = True  # type: ignore[attr-defined]
         return self.get_response(request)

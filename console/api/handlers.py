@@ -18,7 +18,7 @@ from console.answers import ANSWERS, say
 from console.api import batches, work
 from console.api.document import complete
 from console.api.once import UNCHANGED
-from console.api.problems import problem
+from console.api.problems import SOON, is_for_the_log, problem, retry_after
 from console.api.queries import refuse_unknown
 from console.api.schemas import (
     ContextOut,
@@ -39,7 +39,6 @@ from integration.authority.events_admin import event_of
 from integration.authority.listing import DeadFilters, DeadRow
 from integration.authority.protocols import WorkItemDlqCapability
 from integration.authority.values import Ref, Refused
-from integration.callers.policy import UNDER_WAY_SECONDS
 from integration.values import Actor, plain
 
 #: What the published interface narrows a list by, beside the page.
@@ -173,17 +172,15 @@ def _not_supported(detail: str) -> HttpResponse:
 
 @api.exception_handler(errors.IntegrationError)
 def _domain_error(request: HttpRequest, error: errors.IntegrationError) -> HttpResponse:
-    if error.http_status >= 500 and not isinstance(error, (errors.Busy, errors.CommitUnknown)):
-        # Its words are for the log.
+    if is_for_the_log(error):
         raise error
     fields = {name: plain(value) for name, value in error.data_fields.items()}
     response = _say(error.http_status, error.code, error.operator_message(), fields=fields)
     if error.retryable:
         setattr(request, UNCHANGED, True)
-        response["Retry-After"] = "2"
-    elif isinstance(error, errors.CommitUnknown):
-        # With the same key, once nobody works on it: what was stored is found then.
-        response["Retry-After"] = str(UNDER_WAY_SECONDS)
+    wait = retry_after(error)
+    if wait is not None:
+        response["Retry-After"] = wait
     return response
 
 
@@ -192,7 +189,7 @@ def _domain_error(request: HttpRequest, error: errors.IntegrationError) -> HttpR
 def _database_away(request: HttpRequest, error: Exception) -> HttpResponse:
     # The driver's words name the server and the account. Where it broke nobody knows: the key stays bound.
     response = _say(503, errors.DatabaseUnavailable.code, ANSWERS[503].title)
-    response["Retry-After"] = "2"
+    response["Retry-After"] = SOON
     return response
 
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from console.answers import say
+from console.api.problems import SOON, is_for_the_log, retry_after
 from console.middleware import actor_of
 from integration import errors
 from integration.callers import kept
-from integration.callers.policy import UNDER_WAY_SECONDS, digest_key, digest_request
+from integration.callers.policy import digest_key, digest_request
 
 HEADER: Final = "Idempotency-Key"
 #: Set on an answer that was given before.
@@ -68,12 +69,11 @@ def _work(request: HttpRequest, claim: kept.Claim, answer: Callable[[], HttpResp
 
 
 def _refuse(request: HttpRequest, error: errors.IntegrationError) -> HttpResponse:
-    if error.http_status >= 500 and not isinstance(error, (errors.Busy, errors.CommitUnknown)):
-        # Its words are for the log.
+    if is_for_the_log(error):
         raise error
     response = say(request, error.http_status, code=error.code, sentence=error.operator_message())
-    if error.retryable or error.http_status == errors.Refused.http_status:
-        response["Retry-After"] = "2"
-    elif isinstance(error, errors.CommitUnknown):
-        response["Retry-After"] = str(UNDER_WAY_SECONDS)
+    # Whoever works on the same request ends soon.
+    wait = SOON if error.http_status == errors.Refused.http_status else retry_after(error)
+    if wait is not None:
+        response["Retry-After"] = wait
     return response

@@ -8,8 +8,30 @@ from typing import Any, Final
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse
 
+from integration import errors
+from integration.callers.policy import UNDER_WAY_SECONDS
+
 PREFIX: Final = "/api/"
 CONTENT_TYPE: Final = "application/problem+json"
+
+
+#: After how many seconds a busy database may be asked again.
+SOON: Final = "2"
+
+
+def is_for_the_log(error: errors.IntegrationError) -> bool:
+    """Return whether an error is a fault of this program's: its words are for the log, and the answer is a bare 500."""
+    return error.http_status >= 500 and not isinstance(error, (errors.Busy, errors.CommitUnknown))
+
+
+def retry_after(error: errors.IntegrationError) -> str | None:
+    """Return after how many seconds the same request may come again; None where that changes nothing.
+
+    After an unknown COMMIT with the same key, once nobody works on it: what was stored is found then.
+    """
+    if error.retryable:
+        return SOON
+    return str(UNDER_WAY_SECONDS) if isinstance(error, errors.CommitUnknown) else None
 
 
 def is_api(request: HttpRequest) -> bool:

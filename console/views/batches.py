@@ -92,17 +92,13 @@ def create(request: HttpRequest) -> HttpResponse:
     the page showed; one that drifted is 409 with the new one.
     """
     filters = DeadFilter(request.GET)
-    if not filters.is_valid():
-        message = "The filter is not valid."
-        raise InvalidInput(message)
+    chosen = filters.demand()
     actor = actor_of(request)
     within = demand_bulk(actor)
     seen_at = _moment(request.GET.get("seen_at")) or read_now()
     ticked = _ticked(request)
     if ticked is None:
-        selection = select(
-            shown.dead_filters({**filters.cleaned_data, "replayed": "no"}), seen_at=seen_at, within=within
-        )
+        selection = select(shown.dead_filters({**chosen, "replayed": "no"}), seen_at=seen_at, within=within)
     else:
         selection = select(refs=ticked, within=within)
     form = BatchForm(request.POST or None, initial={"idempotency_key": uuid.uuid4()})

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from console import shown
-from console.forms import AuditFilter, DeadFilter, Filter
+from console.forms import AuditFilter, DeadFilter
 from console.middleware import actor_of
 from console.permissions import AUDIT, VIEW, requires
 from integration.errors import InvalidInput
@@ -23,7 +23,7 @@ _CONTENT_TYPES = {Format.CSV: "text/csv", Format.JSON: "application/json"}
 @requires(VIEW, scoped=True)
 def dead(request: HttpRequest) -> StreamingHttpResponse:
     """Download the dead rows that the address's filter matches; the trail tells of it, so it is sent by a form."""
-    chosen, form = _chosen(DeadFilter(request.GET)), _format(request)
+    chosen, form = DeadFilter(request.GET).demand(), _format(request)
     parts = service.export_dead(
         shown.dead_filters(chosen),
         actor=actor_of(request),
@@ -37,7 +37,7 @@ def dead(request: HttpRequest) -> StreamingHttpResponse:
 @requires(AUDIT, scoped=True)
 def audit(request: HttpRequest) -> StreamingHttpResponse:
     """Download the entries of the trail that the address's filter matches."""
-    chosen, form = _chosen(AuditFilter(request.GET)), _format(request)
+    chosen, form = AuditFilter(request.GET).demand(), _format(request)
     parts = service.export_audit(
         shown.audit_filters(chosen),
         actor=actor_of(request),
@@ -45,13 +45,6 @@ def audit(request: HttpRequest) -> StreamingHttpResponse:
         oldest_first=shown.is_oldest_first(request.GET),
     )
     return _download(parts, "audit", form)
-
-
-def _chosen(filters: Filter) -> dict[str, object]:
-    if not filters.is_valid():
-        message = "The filter is not valid."
-        raise InvalidInput(message)
-    return filters.cleaned_data
 
 
 def _format(request: HttpRequest) -> Format:

@@ -40,9 +40,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
 def create(request: HttpRequest) -> HttpResponse:
     """Ask for a name for the address's filter, or keep it."""
     filters = DeadFilter(request.GET)
-    if not filters.is_valid():
-        message = "The filter is not valid."
-        raise InvalidInput(message)
+    filters.demand()
     form = SavedViewForm(request.POST or None)
     sort = "oldest" if shown.is_oldest_first(request.GET) else ""
     query = saved.query_of_view(filters, sort=sort, zone=request.zone)  # type: ignore[attr-defined]

@@ -5,6 +5,8 @@ Whoever arms, lifts or overrides a fence holds its namespace: what a cutover rel
 
 from __future__ import annotations
 
+from typing import Final, LiteralString
+
 from integration.storage.statements import LockRank, Returns, Statement
 
 LIST_ARMED_FENCES = Statement(
@@ -88,58 +90,36 @@ FIND_FENCE = Statement(
     returns=Returns.ROW,
 )
 
+_FENCE: Final = "SELECT FenceId, Namespace, Scope, ExpiresAt, ArmedAt, ArmedBy, Reason, LiftedAt, LiftedBy"
+
+
+def _list_armed(name: str, narrowed: LiteralString) -> Statement:
+    text: LiteralString = f"""
+    {_FENCE}, 'armed' AS State
+      FROM _System_ConnectorAdmissionFence
+     WHERE {narrowed} AND LiftedAt IS NULL AND (ExpiresAt IS NULL OR ExpiresAt > UTC_TIMESTAMP(6))
+     ORDER BY FenceId DESC
+     LIMIT %(limit)s
+    """
+    return Statement(name=name, text=text, returns=Returns.ROWS)
+
+
+def _list_past(name: str, narrowed: LiteralString) -> Statement:
+    text: LiteralString = f"""
+    {_FENCE}, CASE WHEN LiftedAt IS NOT NULL THEN 'lifted' ELSE 'expired' END AS State
+      FROM _System_ConnectorAdmissionFence
+     WHERE {narrowed}FenceId < %(before)s AND (LiftedAt IS NOT NULL OR ExpiresAt <= UTC_TIMESTAMP(6))
+     ORDER BY FenceId DESC
+     LIMIT %(limit)s
+    """
+    return Statement(name=name, text=text, returns=Returns.ROWS)
+
+
 # The table grows by what people do, a row at a time; what is armed of all namespaces is looked for in all of it.
-LIST_FENCES_ARMED_NOW = Statement(
-    name="LIST_FENCES_ARMED_NOW",
-    text="""
-    SELECT FenceId, Namespace, Scope, ExpiresAt, ArmedAt, ArmedBy, Reason, LiftedAt, LiftedBy, 'armed' AS State
-      FROM _System_ConnectorAdmissionFence
-     WHERE LiftedAt IS NULL AND (ExpiresAt IS NULL OR ExpiresAt > UTC_TIMESTAMP(6))
-       AND (%(namespace)s = '' OR Namespace = %(namespace)s)
-     ORDER BY FenceId DESC
-     LIMIT %(limit)s
-    """,
-    returns=Returns.ROWS,
-)
-
-LIST_FENCES_ARMED_WITHIN = Statement(
-    name="LIST_FENCES_ARMED_WITHIN",
-    text="""
-    SELECT FenceId, Namespace, Scope, ExpiresAt, ArmedAt, ArmedBy, Reason, LiftedAt, LiftedBy, 'armed' AS State
-      FROM _System_ConnectorAdmissionFence
-     WHERE Namespace IN %(namespaces)s AND LiftedAt IS NULL AND (ExpiresAt IS NULL OR ExpiresAt > UTC_TIMESTAMP(6))
-     ORDER BY FenceId DESC
-     LIMIT %(limit)s
-    """,
-    returns=Returns.ROWS,
-)
-
-LIST_PAST_FENCES_WITHIN = Statement(
-    name="LIST_PAST_FENCES_WITHIN",
-    text="""
-    SELECT FenceId, Namespace, Scope, ExpiresAt, ArmedAt, ArmedBy, Reason, LiftedAt, LiftedBy,
-           CASE WHEN LiftedAt IS NOT NULL THEN 'lifted' ELSE 'expired' END AS State
-      FROM _System_ConnectorAdmissionFence
-     WHERE Namespace IN %(namespaces)s AND FenceId < %(before)s
-       AND (LiftedAt IS NOT NULL OR ExpiresAt <= UTC_TIMESTAMP(6))
-     ORDER BY FenceId DESC
-     LIMIT %(limit)s
-    """,
-    returns=Returns.ROWS,
-)
-
-LIST_PAST_FENCES = Statement(
-    name="LIST_PAST_FENCES",
-    text="""
-    SELECT FenceId, Namespace, Scope, ExpiresAt, ArmedAt, ArmedBy, Reason, LiftedAt, LiftedBy,
-           CASE WHEN LiftedAt IS NOT NULL THEN 'lifted' ELSE 'expired' END AS State
-      FROM _System_ConnectorAdmissionFence
-     WHERE FenceId < %(before)s AND (LiftedAt IS NOT NULL OR ExpiresAt <= UTC_TIMESTAMP(6))
-     ORDER BY FenceId DESC
-     LIMIT %(limit)s
-    """,
-    returns=Returns.ROWS,
-)
+LIST_FENCES_ARMED_NOW = _list_armed("LIST_FENCES_ARMED_NOW", "(%(namespace)s = '' OR Namespace = %(namespace)s)")
+LIST_FENCES_ARMED_WITHIN = _list_armed("LIST_FENCES_ARMED_WITHIN", "Namespace IN %(namespaces)s")
+LIST_PAST_FENCES = _list_past("LIST_PAST_FENCES", "")
+LIST_PAST_FENCES_WITHIN = _list_past("LIST_PAST_FENCES_WITHIN", "Namespace IN %(namespaces)s AND ")
 
 FIND_OVERRIDE = Statement(
     name="FIND_OVERRIDE",
