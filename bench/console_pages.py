@@ -23,7 +23,7 @@ _SELECTS = ("Com_select",)
 _WRITES = ("Com_insert", "Com_update", "Com_delete")
 
 _MOMENT = "TIMESTAMPADD(SECOND, n * 3, '2026-01-01')"
-_ID = dead_rows._ID
+_ID = dead_rows.ID
 _RECEIPTS = f"""
 INSERT INTO _System_ConnectorIngressReceipt (ReceiptId, PackInstallId, Namespace, RouteKey, Provider, DeliveryId,
   IdempotencyKey, BodyHash, Body, State, QuarantineCode, ReceivedAt, MaterializedAt, MaterializedPackInstallId)
@@ -102,12 +102,12 @@ def run(server: Server, *, quick: bool, rounds: int, rows: int | None = None) ->
         report.facts |= {"rows of each table": rows, "seconds to load them": round(time.monotonic() - started)}
         work.python(["manage.py", "collectstatic", "--noinput", "--verbosity", "0"], environment)
         password = work.folder / "password"
-        password.write_text(dead_letters._PASSWORD)
+        password.write_text(dead_letters.PASSWORD)
         # An operator with every right, whose rights are looked up as everybody's are.
         command = ["manage.py", "create_operator", "--username", "ana", "--password-file", str(password)]
         work.python([*command, "--group", "Admin"], environment)
         with work.gunicorn("console.wsgi:application", environment) as base:
-            _measure(report, server, Browser(base, dead_letters._sign_in(base, "ana")), rounds, 5 if quick else 20)
+            _measure(report, server, Browser(base, dead_letters.sign_in(base, "ana")), rounds, 5 if quick else 20)
     return report
 
 

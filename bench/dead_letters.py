@@ -21,7 +21,7 @@ from bench.report import Report
 from bench.stats import median, percentile
 
 _PAGE = 50
-_PASSWORD = "a-password-of-the-benchmark"
+PASSWORD = "a-password-of-the-benchmark"
 _COUNTERS = ("Rows_read", "Com_select", "Com_insert", "Com_update", "Com_delete")
 
 
@@ -36,7 +36,7 @@ def run(server: Server, *, quick: bool, rounds: int, rows: int | None = None) ->
         report.facts |= {"dead rows": rows, "seconds to load them": round(time.monotonic() - started)}
         work.python(["manage.py", "collectstatic", "--noinput", "--verbosity", "0"], environment)
         password = work.folder / "password"
-        password.write_text(_PASSWORD)
+        password.write_text(PASSWORD)
         # The page is measured for an operator, whose rights are looked up; the admin opens to its own user only.
         for name, rights in (("operator", ("--group", "Replayer")), ("admin", ("--superuser",))):
             command = ["manage.py", "create_operator", "--username", name, "--password-file", str(password), *rights]
@@ -46,8 +46,8 @@ def run(server: Server, *, quick: bool, rounds: int, rows: int | None = None) ->
             work.gunicorn("console.wsgi:application", environment) as lockhouse,
             work.gunicorn("console.wsgi:application", peer) as admin,
         ):
-            operator = Browser(lockhouse, _sign_in(lockhouse, "operator"))
-            staff = Browser(admin, _sign_in(admin, "admin"))
+            operator = Browser(lockhouse, sign_in(lockhouse, "operator"))
+            staff = Browser(admin, sign_in(admin, "admin"))
             pages = _pages(_Cursors(work, environment, server), rows, operator, staff)
             _measure(report, server, pages, rounds, samples=5 if quick else 20)
     _judge(report, server)
@@ -99,7 +99,7 @@ class Page:
     is_slow: bool = False
 
 
-def _sign_in(base: str, name: str) -> str:
+def sign_in(base: str, name: str) -> str:
     """Sign in over HTTP and return the session's cookie."""
     parts = urlsplit(base)
     connection = http.client.HTTPConnection(str(parts.hostname), parts.port or 80, timeout=30)
@@ -111,7 +111,7 @@ def _sign_in(base: str, name: str) -> str:
     if page.status != 200 or token is None:
         message = f"the sign-in page was answered {page.status}"
         raise RuntimeError(message)
-    fields = {"username": name, "password": _PASSWORD, "csrfmiddlewaretoken": token.group(1)}
+    fields = {"username": name, "password": PASSWORD, "csrfmiddlewaretoken": token.group(1)}
     cookie = "; ".join(f"{key}={morsel.value}" for key, morsel in cookies.items())
     connection.request(
         "POST",

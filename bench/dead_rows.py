@@ -18,13 +18,13 @@ STEP_SECONDS = 3
 _BATCH = 50_000
 _LOOK_SECONDS = 0.2
 # Ids that sort by time, as the program makes them.
-_ID = (
+ID = (
     "LOWER(CONCAT(LPAD(HEX(19500000 + n DIV 65536), 8, '0'), '-', LPAD(HEX(MOD(n, 65536)), 4, '0'), '-7',"
     " LPAD(HEX(MOD(n, 4096)), 3, '0'), '-{variant}000-', LPAD(HEX(n), 12, '0')))"
 )
-_EVENT_ID = _ID.format(variant="8")
+_EVENT_ID = ID.format(variant="8")
 #: SQL for the WorkId of the row `n` from the oldest, over `bench_numbers`.
-WORK_ID = _ID.format(variant="9")
+WORK_ID = ID.format(variant="9")
 #: Room for a table's keys: they are made in the order of the rows, which is not their own.
 _WHILE_LOADING = {"innodb_log_file_size": 2 << 30, "innodb_buffer_pool_size": 6 << 30}
 
