@@ -17,10 +17,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import MySQLdb
+import MySQLdb.cursors
 
 from batteries.forking import BatteryBroken
 from integration.storage.localdb import LocalDatabase
 from tests.support import servers
+from tests.support.relay import Relay
 
 STOPPED_SECONDS = 8.0
 #: How long no connection, or no room, is to be had at least, and how long it is kept until the program has felt it.
@@ -39,10 +41,11 @@ class Target:
     """A server that can be hurt.
 
     Attributes:
-        url: Its address.
+        url: Its address, for the program.
         socket: Where it listens.
         pid: Its process now.
         start: Starts it again once it is gone.
+        end_sessions: Ends every session but those with some ids.
         disk: The small file system that it writes to; None when it has none of its own.
     """
 
@@ -50,6 +53,7 @@ class Target:
     socket: Path
     pid: Callable[[], int]
     start: Callable[[], object]
+    end_sessions: Callable[[MySQLdb.cursors.Cursor, set[int]], object]
     disk: Path | None = None
 
 
@@ -88,7 +92,9 @@ def mariadb(folder: Path) -> Iterator[Target]:
 
         url = f"mysql://root@localhost/lockhouse?unix_socket={quote(str(server.socket), safe='/')}"
         try:
-            yield Target(url=url, socket=server.socket, pid=pid, start=server.start, disk=disk)
+            yield Target(
+                url=url, socket=server.socket, pid=pid, start=server.start, end_sessions=kill_sessions, disk=disk
+            )
         finally:
             with contextlib.suppress(Exception):
                 os.kill(pid(), signal.SIGCONT)
@@ -107,7 +113,15 @@ def tidb(folder: Path) -> Iterator[Target]:
 
     url = f"tidb://root@localhost/lockhouse?unix_socket={quote(str(socket), safe='/')}"
     try:
-        yield Target(url=url, socket=socket, pid=lambda: running[-1].pid, start=start)
+        # This server panics as a whole when it kills a session that writes, so the program's are cut on their way.
+        with Relay(url, folder / "relay.sock").running() as relay:
+            yield Target(
+                url=relay.url,
+                socket=socket,
+                pid=lambda: running[-1].pid,
+                start=start,
+                end_sessions=lambda cursor, own: relay.cut(),
+            )
     finally:
         running[-1].kill()
         running[-1].wait()
@@ -155,11 +169,7 @@ def crowd(target: Target, felt: Felt) -> None:
             for _ in _shortage(felt):
                 refused += _take_all(target, held)
                 own = {admin.thread_id(), *(connection.thread_id() for connection in held)}
-                cursor.execute("SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'root'")
-                for (identity,) in cursor.fetchall():
-                    if identity not in own:
-                        with contextlib.suppress(MySQLdb.Error):
-                            cursor.execute(f"KILL {int(identity)}")
+                target.end_sessions(cursor, own)
             cursor.execute("SET GLOBAL max_connections = %s", [before])
         if not refused:
             message = "the server refused no connection"
@@ -167,6 +177,15 @@ def crowd(target: Target, felt: Felt) -> None:
     finally:
         for connection in (*held, admin):
             connection.close()
+
+
+def kill_sessions(cursor: MySQLdb.cursors.Cursor, own: set[int]) -> None:
+    """Have the server end every session but some."""
+    cursor.execute("SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'root'")
+    for (identity,) in cursor.fetchall():
+        if identity not in own:
+            with contextlib.suppress(MySQLdb.Error):
+                cursor.execute(f"KILL {int(identity)}")
 
 
 def _take_all(target: Target, held: list[MySQLdb.Connection]) -> bool:

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -152,9 +153,24 @@ def tidb_server() -> Iterator[str]:
         try:
             yield f"tidb://root@localhost/lockhouse?unix_socket={quote(str(folder / 'tidb.sock'), safe='/')}"
         finally:
+            if process.poll() is not None:
+                print(_last_words(process, folder), file=sys.stderr)
             # Nothing of it is kept, so it need not close in good order.
             process.send_signal(signal.SIGKILL)
             process.wait()
+
+
+def _last_words(process: subprocess.Popen[bytes], folder: Path) -> str:
+    """Return what a server that ended by itself left: its exit, where it fell, how much its store and the disk held."""
+    said = (folder / "output").read_text(errors="replace")
+    fell = next((at for word in ("panic:", "fatal error:") if (at := said.find(word)) >= 0), max(0, len(said) - 2000))
+    logged = (folder / "tidb.log").read_text(errors="replace") if (folder / "tidb.log").is_file() else ""
+    stored = sum(path.stat().st_size for path in (folder / "store").rglob("*") if path.is_file())
+    free = shutil.disk_usage(folder).free
+    return (
+        f"TiDB ended by itself, with {process.returncode}. Its store has {stored >> 20} MiB, the disk {free >> 20} MiB "
+        f"free.\nIt said:\n{said[fell : fell + 4000]}\nIt logged:\n{logged[-4000:]}"
+    )
 
 
 @contextlib.contextmanager

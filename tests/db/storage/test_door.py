@@ -15,6 +15,7 @@ from integration import errors
 from integration.storage import db
 from integration.storage.locks import LockedNamespace, lock_namespace, lock_pack
 from integration.storage.statements import LockRank, Returns, Statement
+from tests.concurrency.work.waits import until
 
 INSERT_NAMESPACE = Statement(
     name="INSERT_NAMESPACE",
@@ -329,9 +330,13 @@ def test_run__survives_a_connection_that_was_killed():
 
 
 def kill(connection_id: int) -> None:
+    """End a connection, and return when the server has: TiDB must not meet its next write while it rolls back."""
+
     def from_another() -> None:
         with connections["default"].cursor() as cursor:
             cursor.execute(f"KILL {int(connection_id)}")
+            seen = "SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %s"
+            until(lambda: not cursor.execute(seen, [connection_id]), "the connection ended")
         connections.close_all()
 
     thread = threading.Thread(target=from_another)
