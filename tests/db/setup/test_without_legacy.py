@@ -59,6 +59,8 @@ RUN = (
 )
 #: How many tests these are at the least.
 LEAST = 100
+#: What tells this run, and not the one in the copy, where its results go and how it speaks.
+TO_THIS_RUN = frozenset({"LOCKHOUSE_EVIDENCE_DIR", "PYTEST_ADDOPTS"})
 _IMPORT_ALL = """
 import importlib, pkgutil, sys
 import django
@@ -99,7 +101,7 @@ def copy_without_legacy(folder: Path) -> None:
 def run(folder: Path, *arguments: str, database_url: str) -> str:
     """Run Python in the copy, on this worker's database; return what it said."""
     environment = {
-        **{name: value for name, value in os.environ.items() if name != "LOCKHOUSE_EVIDENCE_DIR"},
+        **{name: value for name, value in os.environ.items() if name not in TO_THIS_RUN},
         "DJANGO_SETTINGS_MODULE": "tests.support.settings",
         "LOCKHOUSE_DATABASE_URL": database_url,
         "PYTHONPATH": str(folder),
