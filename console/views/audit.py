@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from console import shown
 from console.forms import AuditFilter
 from console.paging import neighbour, order_links, query_of, without
+from console.people import named
 from console.permissions import AUDIT, requires
 from console.places import look_of
 from integration.audit import reads
@@ -38,6 +39,7 @@ def list_rows(request: HttpRequest) -> HttpResponse:
         "section": "audit",
         "form": form,
         "page": page,
+        "rows": named(page.entries),
         "look": look,
         "chips": [(label, value, without(request, name)) for name, label, value in form.chosen()],
         "clear": without(request, *form.fields),

@@ -6,11 +6,16 @@ import re
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
-from console.models import AuditEntry
+from console.models import AuditEntry, User
+from console.people import account_fact
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record_alone
+from integration.authority.values import VIEW_PERMISSION
+from integration.callers.tokens import issue
 from integration.errors import Busy
 from integration.values import Actor
 from tests.support.authority import change
@@ -54,6 +59,20 @@ def test_audit__a_fact_that_is_missing_reads_as_none(auditor: Client) -> None:
     assert '<dt>winner</dt><dd class="id">none</dd>' in text
     assert "is staff (after yes, before none)" in text
     assert "None" not in text
+
+
+def test_audit__names_the_accounts_and_tokens_that_entries_are_about(auditor: Client) -> None:
+    user = User.objects.create(username="clara")
+    actor = Actor(user_id=user.pk, name="clara", via="console", permissions=frozenset({VIEW_PERMISSION}))
+    token = issue(actor=actor, name="nightly job", scopes=[VIEW_PERMISSION], days=1).token
+    for user_id in (user.pk, 999_999):
+        record_alone(account_fact("signed_in", user_id, actor))
+    with CaptureQueriesContext(connection) as asked:
+        text = auditor.get("/audit/").content.decode()
+    assert text.count(f'user clara <span class="id">{user.pk}</span>') == 2, "that it was added, and that it signed in"
+    assert f'nightly job <span class="id">{token.token_id[:8]}' in text
+    assert 'user <span class="id">999999</span>' in text
+    assert len([query for query in asked if "username` FROM" in query["sql"] or "name` FROM" in query["sql"]]) == 2
 
 
 @pytest.mark.parametrize(
