@@ -9,10 +9,12 @@ from django.apps import AppConfig, apps
 from django.contrib.auth import BACKEND_SESSION_KEY
 from django.contrib.auth.models import Group, Permission
 from django.contrib.auth.signals import user_logged_in, user_login_failed
+from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_migrate, post_save, pre_save
 from django.http import HttpRequest
+from django.utils import timezone
 
 from console.access.service import renew_sessions
 from console.backends import PROVIDER_BACKEND
@@ -27,6 +29,8 @@ from integration.values import SYSTEM_ACTOR, Actor
 #: What of an account is told in the trail; a password only that it changed.
 TOLD = ("username", "is_active", "is_staff", "is_superuser")
 _BEFORE = "_console_before"
+#: Sessions that a sign-in makes are one, those that a stranger's visit makes are few: this keeps up with both.
+_FORGOTTEN_AT_ONCE = 100
 
 
 def connect() -> None:
@@ -39,6 +43,7 @@ def connect() -> None:
     for through in (User.groups.through, User.user_permissions.through, Group.permissions.through):
         m2m_changed.connect(_tell_rights, sender=through, dispatch_uid=f"console.rights.{through.__name__}")
     user_logged_in.connect(_tell_signed_in, dispatch_uid="console.signed_in")
+    user_logged_in.connect(_forget_ended_sessions, dispatch_uid="console.forget_sessions")
     user_login_failed.connect(_tell_sign_in_refused, dispatch_uid="console.sign_in_refused")
 
 
@@ -122,6 +127,12 @@ def _tell_rights(instance: Any, action: str, model: type[Model], pk_set: set[Any
 def _tell_signed_in(request: HttpRequest, user: Any, **kwargs: Any) -> None:
     by_provider = request.session.get(BACKEND_SESSION_KEY) == PROVIDER_BACKEND
     _tell("user.signed_in", user, {"by": "provider"} if by_provider else {}, actor=person(request, user))
+
+
+def _forget_ended_sessions(**kwargs: Any) -> None:
+    """Delete the rows of sessions that have run out, a bounded number at each sign-in, so that nobody need do it."""
+    ended = Session.objects.filter(expire_date__lt=timezone.now()).order_by("expire_date")
+    Session.objects.filter(pk__in=sorted(ended.values_list("pk", flat=True)[:_FORGOTTEN_AT_ONCE])).delete()
 
 
 def _tell_sign_in_refused(credentials: dict[str, Any], request: HttpRequest | None = None, **kwargs: Any) -> None:

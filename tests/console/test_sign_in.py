@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.test import Client
+from django.utils import timezone
 
-from console import middleware
+from console import middleware, signals
 from console.models import AuditEntry, User
 from tests.console.conftest import PASSWORD
 
@@ -93,6 +96,23 @@ def test_session__a_page_that_refreshes_itself_keeps_nobody_signed_in(viewer: Cl
     assert then == viewer.session["seen_at"]
     viewer.get("/")
     assert then < viewer.session["seen_at"]
+
+
+def test_sign_in__forgets_sessions_that_ran_out_and_no_other(
+    person: Callable[..., User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person("vera", "Viewer")
+    now = timezone.now()
+    for age in (3, 2, 1):
+        Session.objects.create(session_key=f"ended-{age}", expire_date=now - timedelta(days=age))
+    Session.objects.create(session_key="goes-on", expire_date=now + timedelta(days=1))
+    monkeypatch.setattr(signals, "_FORGOTTEN_AT_ONCE", 2)
+
+    _try(Client(), "vera", PASSWORD)
+    assert {"ended-1", "goes-on"} <= set(kept := Session.objects.values_list("pk", flat=True))
+    assert 3 == len(kept), "and the new one"
+    _try(Client(), "vera", PASSWORD)
+    assert not Session.objects.filter(pk__startswith="ended-").exists()
 
 
 @pytest.mark.django_db(transaction=True)
