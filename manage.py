@@ -8,6 +8,8 @@ import sys
 
 #: The client library's numbers for a server that is not there.
 NOT_THERE = frozenset({2002, 2003, 2005})
+#: What a shell reports of a program that ended since nobody read it: 128 and the signal's number.
+SIGPIPE_CODE = 141
 
 
 def main() -> None:
@@ -18,6 +20,11 @@ def main() -> None:
 
     try:
         execute_from_command_line(sys.argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who read the output has seen enough, as `head` does. What is left must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(SIGPIPE_CODE)
     except OperationalError as error:
         if not error.args or error.args[0] not in NOT_THERE:
             raise

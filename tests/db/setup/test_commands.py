@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,8 @@ from integration.values import Actor
 from tests.support import webhooks
 from tests.support.authority import system_rows
 from tests.support.commands import run
-from tests.support.processes import manage
+from tests.support.processes import environment, manage
+from tests.support.servers import ROOT
 
 pytestmark = pytest.mark.django_db
 PACK = str(webhooks.PACKS / "outreach.yaml")
@@ -126,3 +130,17 @@ def test_command__without_a_database_says_so_in_one_sentence(tmp_path: Path, arg
     assert command.wait() == 1
     assert "Start it (manage.py localdb start" in command.output
     assert "Traceback" not in command.output
+
+
+def test_command__whose_output_nobody_reads_any_more_ends_without_a_word(tmp_path: Path) -> None:
+    command = subprocess.Popen(
+        [sys.executable, "manage.py", "help"],
+        cwd=ROOT,
+        env=environment(f"mysql://root@localhost/lockhouse?unix_socket={tmp_path / 'none.sock'}"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert command.stdout is not None
+    command.stdout.close()
+    assert command.communicate()[1] == b""
+    assert command.returncode == 128 + signal.SIGPIPE
