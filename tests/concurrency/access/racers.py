@@ -7,9 +7,11 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from console import factors
 from console.access import managers, service
 from console.access.managers import LastManager, keeping_a_manager
 from console.models import User
+from integration.values import Actor
 from tests.support.access import acting
 from tests.support.meetings import await_file, await_lock, hold_until_waited_for
 
@@ -80,3 +82,27 @@ def confirm(grant_id: str, name: str, folder: str, *, is_first: bool, is_guarded
     except service.GrantOver:
         return "over"
     return "confirmed"
+
+
+def use_recovery_code(user_id: int, code: str, folder: str, *, is_first: bool, is_guarded: bool = True) -> bool:
+    """Sign in by a recovery code; the first holds its transaction until the second waits for the code's row."""
+    if not is_guarded:
+        delete = QuerySet.delete
+
+        def look_first(self: QuerySet[Any]) -> tuple[int, dict[str, int]]:
+            was_there = self.exists()
+            delete(self)
+            return int(was_there), {}
+
+        QuerySet.delete = look_first  # type: ignore[method-assign]
+    if is_first:
+        record = factors.record_in
+
+        def hold(*args: Any) -> Any:
+            hold_until_waited_for(Path(folder), "console_recoverycode")
+            return record(*args)
+
+        factors.record_in = hold
+    else:
+        await_lock(Path(folder))
+    return factors.accept(user_id, code, actor=Actor(user_id=user_id, name="agnes", via="console"))
