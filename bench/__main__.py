@@ -19,6 +19,7 @@ from bench import (
     ingest,
     latency,
     memory,
+    operators,
     replay_cost,
     sources,
     work,
@@ -41,6 +42,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "replay": replay_cost.run,
     "cutover-audit": cutover_audit.run,
     "pages": console_pages.run,
+    "operators": operators.run,
 }
 
 
@@ -52,7 +54,8 @@ def main() -> int:
     parser.add_argument("--tidb", action="store_true", help="on TiDB instead of MariaDB")
     parser.add_argument("--rounds", type=int, help="interleaved rounds (5, or 2 when quick)")
     rows = (
-        "rows of b6, b6-service, cutover-audit, pages (1,000,000; fewer when quick), dead rows beside b7's own (none)"
+        "rows of b6, b6-service, cutover-audit, pages, operators (1,000,000; fewer when quick),"
+        " dead rows beside b7's own (none)"
     )
     parser.add_argument("--rows", type=int, help=rows)
     options = parser.parse_args()
@@ -62,6 +65,7 @@ def main() -> int:
         BENCHES["b7"] = partial(bulk_replay.run, dead=options.rows)
         BENCHES["cutover-audit"] = partial(cutover_audit.run, rows=options.rows)
         BENCHES["pages"] = partial(console_pages.run, rows=options.rows)
+        BENCHES["operators"] = partial(operators.run, rows=options.rows)
     rounds = options.rounds or (2 if options.quick else 5)
     for name in options.bench or BENCHES:
         with database_server("tidb" if options.tidb else "mariadb") as server:

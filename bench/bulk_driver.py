@@ -50,6 +50,36 @@ class Driver:
             replay(row, self._actor)
         return {"rate": len(rows) / (time.perf_counter() - started)}
 
+    def operators(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Make accounts, `operator-0` and so on, that may replay and sign in by one password."""
+        from django.contrib.auth.hashers import make_password
+        from django.contrib.auth.models import Group
+
+        from console.models import User
+
+        password, group = make_password(command["password"]), Group.objects.get(name="Replayer")
+        for number in range(command["count"]):
+            User.objects.create(username=f"operator-{number}", password=password).groups.add(group)
+        return {"count": User.objects.filter(groups=group).count()}
+
+    def dead(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Let rows die; return their ids."""
+        from bench.replay_cost import make_dead
+
+        return {"ids": [row.work_id for row in make_dead(self._pack, command["count"])]}
+
+    def replays(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Return how many of some rows were replayed, by how many children and entries of the trail."""
+        from tests.support.work import query
+
+        items = "_System_ConnectorWorkItem WHERE ReplayOfWorkId IN %s"
+        entries = "console_auditentry WHERE action = 'work_item.replayed' AND outcome = 'done' AND ref_id IN %s"
+        (children,) = query(
+            f"SELECT COUNT(DISTINCT ReplayOfWorkId) AS parents, COUNT(*) AS made FROM {items}", command["ids"]
+        )
+        (told,) = query(f"SELECT COUNT(*) AS entries FROM {entries}", command["ids"])
+        return {"rows with a child": children["parents"], "children": children["made"], "entries": told["entries"]}
+
     def raw(self, command: dict[str, Any]) -> dict[str, Any]:
         """Let dead rows wait again by UPDATEs of five hundred keys, each a transaction; return rows a second."""
         from django.db import connection

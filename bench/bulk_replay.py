@@ -50,7 +50,7 @@ def run(server: Server, *, quick: bool, rounds: int, dead: int = 0) -> Report:
         peer = None if server.is_tidb else rivals.dj_queue(work, server)
         bodies = work.folder / "bodies"
         webhooks.write_bodies(bodies)
-        driver = stack.enter_context(_driver(environment))
+        driver = stack.enter_context(running_driver(environment))
         base = stack.enter_context(work.gunicorn("console.wsgi:application", environment))
         webhooks.await_answers(base)
         load = Load(work.folder, base, bodies, _half_of(report, base, bodies, seconds))
@@ -74,7 +74,8 @@ def run(server: Server, *, quick: bool, rounds: int, dead: int = 0) -> Report:
 
 
 @contextlib.contextmanager
-def _driver(environment: dict[str, str]) -> Iterator[Probe]:
+def running_driver(environment: dict[str, str]) -> Iterator[Probe]:
+    """Run `bench.bulk_driver`."""
     running = subprocess.Popen(
         [*BOUND_TO_CALLER, sys.executable, "-m", "bench.bulk_driver"],
         cwd=ROOT,

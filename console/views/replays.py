@@ -21,7 +21,7 @@ from integration.authority import reads, service
 from integration.authority.values import Ref, Replayed
 from integration.states import TERMINAL_EVENT_STATUSES, TERMINAL_STATES
 
-#: What the trail calls a replay.#: States after which a child changes no more; the Event executor has its own words.
+#: States after which a child changes no more; the Event executor has its own words.
 ENDED = frozenset(str(state) for state in (*TERMINAL_STATES, *TERMINAL_EVENT_STATUSES))
 
 
