@@ -68,13 +68,7 @@ def confirm(grant_id: str, name: str, folder: str, *, is_first: bool, is_guarded
         QuerySet.filter = unguarded  # type: ignore[method-assign]
     actor = acting(User.objects.get(username=name))
     if is_first:
-        record = service.record_in
-
-        def hold(*args: Any) -> Any:
-            hold_until_waited_for(Path(folder), "console_scopegrant")
-            return record(*args)
-
-        service.record_in = hold
+        _hold_before_the_entry(service, folder, "console_scopegrant")
     else:
         await_lock(Path(folder))
     try:
@@ -96,13 +90,18 @@ def use_recovery_code(user_id: int, code: str, folder: str, *, is_first: bool, i
 
         QuerySet.delete = look_first  # type: ignore[method-assign]
     if is_first:
-        record = factors.record_in
-
-        def hold(*args: Any) -> Any:
-            hold_until_waited_for(Path(folder), "console_recoverycode")
-            return record(*args)
-
-        factors.record_in = hold
+        _hold_before_the_entry(factors, folder, "console_recoverycode")
     else:
         await_lock(Path(folder))
     return factors.accept(user_id, code, actor=Actor(user_id=user_id, name="agnes", via="console"))
+
+
+def _hold_before_the_entry(module: Any, folder: str, table: str) -> None:
+    """Let a module write its entry of the trail, the last thing of its transaction, once the other waits for a row."""
+    record = module.record_in
+
+    def hold(*args: Any) -> Any:
+        hold_until_waited_for(Path(folder), table)
+        return record(*args)
+
+    module.record_in = hold
