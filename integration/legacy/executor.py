@@ -129,6 +129,8 @@ class Executor:
             lambda: register_executor(options.pack_install_id, build_version=options.build_version),
             role="legacy",
             seconds=_START_PATIENCE_SECONDS,
+            wait=self._wait,
+            is_over=lambda: self._stop_asked,
         )
         rows = db.read().fetch_all(routes.LIST_ROUTES_OF_PACKS, {"pack_install_ids": (self._options.pack_install_id,)})
         self._kinds = tuple(sorted({row["EventKind"] for row in rows}))

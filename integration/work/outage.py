@@ -56,7 +56,14 @@ class Backoff:
         self._failures = 0
 
 
-def patiently(action: Callable[[], T], *, role: str, seconds: float, wait: Callable[[float], object] = time.sleep) -> T:
+def patiently(
+    action: Callable[[], T],
+    *,
+    role: str,
+    seconds: float,
+    wait: Callable[[float], object] = time.sleep,
+    is_over: Callable[[], bool] = lambda: False,
+) -> T:
     """Do something, again and again while the database is away.
 
     Args:
@@ -64,13 +71,14 @@ def patiently(action: Callable[[], T], *, role: str, seconds: float, wait: Calla
         role: Whose action it is.
         seconds: For how long it is tried.
         wait: Waits for so many seconds.
+        is_over: Whether whoever wants it done has given up, asked before each further try.
 
     Returns:
         What the action returned.
 
     Raises:
-        Busy: The time is up and the database still does not answer.
-        CommitUnknown: The time is up and the outcome still cannot be read.
+        Busy: The time is up, or it is over, and the database still does not answer.
+        CommitUnknown: The time is up, or it is over, and the outcome still cannot be read.
     """
     backoff = Backoff(role, wait)
     deadline = time.monotonic() + seconds
@@ -78,7 +86,7 @@ def patiently(action: Callable[[], T], *, role: str, seconds: float, wait: Calla
         try:
             result = action()
         except OUTAGE as error:
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline or is_over():
                 raise
             backoff.met(error)
         else:

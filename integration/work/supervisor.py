@@ -45,7 +45,7 @@ _BEAT_SECONDS: Final = 5.0
 #: A page of waiting generations is looked at so often.
 _SWEEP_SECONDS: Final = 5.0
 _KEEPER_SECONDS: Final = 0.5
-_START_PATIENCE_SECONDS: Final = 300.0
+_START_SECONDS: Final = 300.0
 _STOP_PATIENCE_SECONDS: Final = 5.0
 log = structlog.get_logger(__name__)
 
@@ -99,7 +99,7 @@ class Supervisor:
         discover_flows()
         for family in options.families:
             execute.check_runner(family)
-        at_start = partial(patiently, role="register", seconds=_START_PATIENCE_SECONDS)
+        at_start = partial(patiently, role="register", seconds=_START_SECONDS, is_over=lambda: self._stop_asked)
         at_start(options.check_activation)
         self._families = at_start(lambda: tuple(of_schema(family, capabilities()) for family in options.families))
         self._process = at_start(

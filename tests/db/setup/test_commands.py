@@ -13,7 +13,8 @@ from django.db import connection
 
 from integration.audit.policy import AuditFact, AuditOutcome
 from integration.audit.service import record_alone
-from integration.values import Actor
+from integration.values import Actor, new_id
+from tests.concurrency.work.waits import until_said
 from tests.support import webhooks
 from tests.support.authority import system_rows
 from tests.support.commands import run
@@ -129,6 +130,19 @@ def test_command__without_a_database_says_so_in_one_sentence(tmp_path: Path, arg
     command = manage(arguments, f"mysql://root@localhost/lockhouse?unix_socket={tmp_path / 'none.sock'}")
     assert command.wait() == 1
     assert "Start it (manage.py localdb start" in command.output
+    assert "Traceback" not in command.output
+
+
+@pytest.mark.parametrize(
+    "arguments", [["work"], ["legacy_execute", "--pack-install-id", new_id()]], ids=lambda arguments: arguments[0]
+)
+def test_command__that_waits_for_its_database_ends_when_it_is_told_to(tmp_path: Path, arguments: list[str]) -> None:
+    command = manage(arguments, f"mysql://root@localhost/lockhouse?unix_socket={tmp_path / 'none.sock'}")
+    until_said(command, "work.database_away")
+    command.process.terminate()
+    # It would go on for five minutes.
+    assert command.wait(90) == 1
+    assert "database" in command.output.splitlines()[-1]
     assert "Traceback" not in command.output
 
 
