@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Protocol
 from integration import errors
 from integration.cutover.inbound import service
 from integration.cutover.inbound.verify import Status, Verification, read_status, verify
+from integration.cutover.projection.patience import parse_timeout
 from integration.cutover.receipts import Direction
 from integration.management.operators import find_operator
 from integration.values import plain
@@ -67,9 +68,8 @@ class Forward:
         )
         parser.add_argument(
             "--timeout",
-            type=float,
-            default=service.TIMEOUT_SECONDS,
-            help=f"How many seconds to wait for what runs ({service.TIMEOUT_SECONDS:g}).",
+            default=f"{service.TIMEOUT_SECONDS:g}s",
+            help=f"How long to wait for what runs: 90, 90s, 5m ({service.TIMEOUT_SECONDS:g}s); 0 looks once.",
         )
 
     def run(self, options: Mapping[str, Any]) -> Answer:
@@ -79,7 +79,7 @@ class Forward:
             actor=find_operator(options["operator"]),
             reason=options["reason"],
             attestation=options["attest"],
-            timeout_seconds=options["timeout"],
+            timeout_seconds=_seconds(options["timeout"]),
         )
         said = "handed over" if done.is_new else "was handed over already"
         text = f"{said}: receipt {done.receipt_id}, owner generation {done.owner_generation}"
@@ -139,6 +139,14 @@ class Show:
 
 
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in (Forward(), Abandon(), Verify(), Show())}
+
+
+def _seconds(text: str) -> float:
+    """Return how long to wait, of seconds alone or of a number with a unit."""
+    try:
+        return float(text)
+    except ValueError:
+        return parse_timeout(text).total_seconds()
 
 
 def _say(found: Verification) -> str:

@@ -69,7 +69,11 @@ def test_abandon__says_whether_there_was_anything_to_abandon(pack):
     assert command(pack, "abandon").document == {"abandoned": False}
     (event_id,) = pack.events()
     pack.claim(event_id)
+    assert command(pack, "forward", "--timeout", "soon").code == 2
+    assert command(pack, "forward", "--timeout", "nan").code == 2
+    assert command(pack, "status").document["is_under_way"] is False
     assert command(pack, "forward", "--timeout", "0").code == 3
+    assert command(pack, "forward", "--timeout", "10ms").code == 3
     assert command(pack, "status").document["is_under_way"] is True
     plain = run("inbound_cutover", "status", "--pack-install-id", pack.pack_id)
     assert "under way" in plain.out
