@@ -6,7 +6,6 @@ that the rollback's receipt names.
 
 from __future__ import annotations
 
-import json
 import socket
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from integration.storage.db import Reader, Row, Tx
 from integration.storage.locks import LockedProcess, lock_pack, lock_process
 from integration.storage.sql import cutovers, legacy, processes, rollback_fences
 from integration.values import new_id
-from integration.work.legacy_outcomes import APPROVED_BUILDS
+from integration.work.legacy_outcomes import approved_builds_of
 from integration.work.process import ClaimFenced
 
 _ROLLBACK = "rollback"
@@ -160,15 +159,11 @@ def _newest_receipt(tx: Tx, pack_install_id: str) -> Row | None:
 def _find_fence(tx: Tx, receipt_id: str, build_version: str) -> str:
     """Return the fence that a rollback's receipt sealed, if the receipt names this build."""
     row = tx.fetch_one(rollback_fences.FIND_FENCE_OF_RECEIPT, {"receipt_id": receipt_id})
-    if row is None or build_version not in _approved_builds(row["Proof"]):
-        raise BridgeRefused(build_version=build_version, receipt_id=receipt_id)
+    builds = () if row is None else approved_builds_of(row["Proof"])
+    if row is None or build_version not in builds:
+        admitted = ", ".join(builds) or "none"
+        message = (
+            f"The rollback of this pack admits these builds: {admitted}; this is {build_version}. Start one of those."
+        )
+        raise BridgeRefused(message, build_version=build_version, approved_builds=builds, receipt_id=receipt_id)
     return str(row["FenceId"])
-
-
-def _approved_builds(proof: str) -> list[str]:
-    try:
-        document = json.loads(proof)
-    except ValueError:
-        return []
-    builds = document.get(APPROVED_BUILDS) if isinstance(document, dict) else None
-    return builds if isinstance(builds, list) else []

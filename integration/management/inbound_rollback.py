@@ -33,7 +33,7 @@ class Rollback:
         parser.add_argument(
             "--approve-build",
             action="append",
-            help=f"A build whose Event executor is admitted; may be repeated (this one, {build_version()}).",
+            help=f"A build whose Event executor is admitted, instead of this one ({build_version()}); may be repeated.",
         )
         parser.add_argument(
             "--chunk",
@@ -51,19 +51,23 @@ class Rollback:
             fence_id = rollback.abandon(pack_install_id, actor=actor, reason=reason)
             text = "abandoned: WorkItems may be claimed again"
             return Answer(text=text, document={"abandoned": True, "rollback_fence_id": fence_id})
+        wanted = options["approve_build"] or [build_version()]
         done = rollback.roll_back(
             pack_install_id,
             actor=actor,
             reason=reason,
             attestation=options["attest"],
-            approved_builds=options["approve_build"] or [build_version()],
+            approved_builds=wanted,
             chunk=options["chunk"],
         )
         said = "rolled back" if done.is_new else "was rolled back already"
         text = (
             f"{said}: receipt {done.receipt_id}, owner generation {done.owner_generation}\n"
-            f"{done.item_count} WorkItems wait for the Event executor under fence {done.fence_id}"
+            f"{done.item_count} WorkItems wait for the Event executor under fence {done.fence_id}\n"
+            f"its receipt admits an Event executor of these builds: {', '.join(done.approved_builds)}"
         )
+        if left_out := [build for build in wanted if build.strip() not in done.approved_builds]:
+            text += f"\nnot admitted, since a receipt is never changed: {', '.join(left_out)}"
         return Answer(text=text, document=plain(done))
 
 

@@ -5,6 +5,7 @@ The executor writes the proof and the reconciliation of the rollback reads it; n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -23,6 +24,16 @@ OUTCOMES: Final[Mapping[str, WorkItemState]] = {
     EventStatus.SKIPPED: WorkItemState.SKIPPED,
     EventStatus.DEAD: WorkItemState.DEAD,
 }
+
+
+def approved_builds_of(proof: str) -> tuple[str, ...]:
+    """Return the builds whose Event executor a rollback's receipt admits; none of a proof that cannot be read."""
+    try:
+        document = json.loads(proof)
+    except ValueError:
+        return ()
+    builds = document.get(APPROVED_BUILDS) if isinstance(document, dict) else None
+    return tuple(build for build in builds if isinstance(build, str)) if isinstance(builds, list) else ()
 
 
 def outcome_digest(*, event_id: str, work_type: str, rollback_fence_id: str, outcome: str) -> str:

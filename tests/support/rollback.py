@@ -28,25 +28,32 @@ BUILD = "tests"
 FENCES, OUTCOMES = "_System_ConnectorRollbackFence", "_System_ConnectorLegacyOutcomeReceipt"
 
 
+def write_forward_receipt(pack_id: str) -> str:
+    """Write a pack's first receipt as the program does, instead of any that was made up; return its id."""
+    receipt_id = new_id()
+    change("DELETE FROM _System_ConnectorCutoverReceipt WHERE PackInstallId = %s", pack_id)
+
+    def append(pack: LockedPack) -> None:
+        receipts.append(
+            pack,
+            receipt_id=receipt_id,
+            direction=receipts.Direction.FORWARD,
+            kind="test",
+            facts={},
+            actor=OWNER,
+        )
+
+    db.run(lambda tx: append(lock_pack(tx, pack_id)), name="tests.move")
+    return receipt_id
+
+
 class MovedPack(Pack):
     """A pack whose work is the WorkItems', with a live route."""
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**{"flow": "tests.end", "direction": None, **values})
         self.route()
-        self.receipt_id = new_id()
-        self.generation = 1
-        db.run(lambda tx: self._move(lock_pack(tx, self.pack_id)), name="tests.move")
-
-    def _move(self, pack: LockedPack) -> None:
-        receipts.append(
-            pack,
-            receipt_id=self.receipt_id,
-            direction=receipts.Direction.FORWARD,
-            kind="test",
-            facts={},
-            actor=OWNER,
-        )
+        self.receipt_id, self.generation = write_forward_receipt(self.pack_id), 1
 
     def waiting(self, count: int = 1, *, end: str = "well", **over: Any) -> list[str]:
         """Admit items that were never claimed; return their WorkIds."""

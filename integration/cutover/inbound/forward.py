@@ -158,7 +158,10 @@ def let_claim_again(order: Order) -> bool:
     def unit(tx: Tx) -> bool:
         pack = lock_pack(tx, order.pack_install_id)
         if find_written(tx, order) is not None:
-            message = "The cutover is done: what goes back is `inbound_cutover rollback`."
+            message = (
+                "The cutover is done: what goes back is `inbound_cutover rollback`, and a rollback that has begun is"
+                " given up by its option --abandon."
+            )
             raise errors.Refused(message)
         given = _give_back(tx, order)
         if given:

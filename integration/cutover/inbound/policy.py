@@ -141,7 +141,8 @@ RULES: Final[tuple[_Rule, ...]] = (
         code="rollback_unfinished",
         count=lambda facts: facts.unclosed_rollbacks,
         sentence="A rollback was begun and is not closed.",
-        next_step="Run `inbound_cutover rollback` to its end, then `inbound_cutover reconcile`.",
+        next_step="If its receipt is written, let the Event executor end what waits and run `inbound_cutover"
+        " reconcile`. If not, run `inbound_cutover rollback` to its end, or give it up by its option --abandon.",
         remedy=Remedy.OPERATOR,
     ),
     _Rule(
@@ -155,7 +156,8 @@ RULES: Final[tuple[_Rule, ...]] = (
         code="legacy_outcome_unknown",
         count=lambda facts: facts.outcomes_unknown,
         sentence="Of {count} WorkItems nothing proves what the Event executor did.",
-        next_step="Their outcomes have to be proved first; nothing is executed twice in the meantime.",
+        next_step="They stay so, and nothing executes them twice: activate a new incarnation of the pack. The page of"
+        " work items lists them by that state.",
         remedy=Remedy.OPERATOR,
     ),
     _Rule(
@@ -177,7 +179,7 @@ RULES: Final[tuple[_Rule, ...]] = (
         count=lambda facts: facts.events_without_range,
         sentence="{count} Events of source projections have no WorkItem, and nothing proves that another's took them.",
         next_step="Let the Event executor end them if no WorkItem ever executed their projection. Otherwise they may"
-        " have been executed: that needs a recovery decision that is reviewed separately.",
+        " have been executed: activate a new incarnation of the pack, and decide about them separately.",
         remedy=Remedy.OPERATOR,
     ),
     _Rule(
@@ -266,6 +268,12 @@ RULES: Final[tuple[_Rule, ...]] = (
         remedy=Remedy.DRAIN,
     ),
 )
+
+
+def find_broken_receipts(faults: int) -> tuple[Obstacle, ...]:
+    """Return what is wrong with the receipts of a pack whose work has changed hands."""
+    facts = Facts(pack_status=PackStatus.ACTIVE, is_attested=True, is_stopped=True, receipt_faults=faults)
+    return find_obstacles(facts)
 
 
 def find_obstacles(facts: Facts) -> tuple[Obstacle, ...]:

@@ -21,6 +21,8 @@ class RollbackCode(StrEnum):
 
     #: The work is not the WorkItems': there is nothing to roll back.
     NOT_FORWARD = "not_forward"
+    #: The receipts before are not what was written: nothing may be bound to them.
+    RECEIPTS_BROKEN = "receipts_broken"
     #: A claimed item has not ended.
     NOT_DRAINED = "not_drained"
     #: An item waits for what its route names.
@@ -107,6 +109,24 @@ def decide_attestation(attestation: str) -> Finding | None:
         code=RollbackCode.ATTESTATION_MISSING,
         sentence="Nothing in the database can show that no unregistered build claims WorkItems.",
         next_step="Stop them, and say so: `--attest TEXT`. The receipt carries it.",
+    )
+
+
+def decide_receipts(faults: int) -> Finding | None:
+    """Decide on the receipts that the rollback's own would be chained to.
+
+    Args:
+        faults: How much is wrong with them.
+
+    Rule: C-02.
+    """
+    if not faults:
+        return None
+    return Finding(
+        code=RollbackCode.RECEIPTS_BROKEN,
+        sentence=f"The pack's cutover receipts are not what was written: {faults} faults.",
+        next_step="`inbound_cutover verify` names them; restore the rows from a backup.",
+        facts={"faults": faults},
     )
 
 

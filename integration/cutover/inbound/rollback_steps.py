@@ -27,7 +27,7 @@ from integration.storage.locks import LockedPack, lock_namespace, lock_pack
 from integration.storage.sql import cutovers
 from integration.storage.sql import rollback_fences as sql
 from integration.values import Actor, new_id
-from integration.work.legacy_outcomes import APPROVED_BUILDS
+from integration.work.legacy_outcomes import APPROVED_BUILDS, approved_builds_of
 
 _PAGE: Final = 5_000
 #: How many items one transaction gives back.
@@ -45,6 +45,7 @@ class RolledBack:
         owner_generation: The receipt's generation.
         item_count: How many WorkItems wait for the Event executor.
         set_digest: Of their sorted ids.
+        approved_builds: Whose Event executor its receipt admits.
         is_new: False when an earlier run, or another's, had written it already.
     """
 
@@ -54,6 +55,7 @@ class RolledBack:
     owner_generation: int
     item_count: int
     set_digest: str
+    approved_builds: tuple[str, ...]
     is_new: bool
 
 
@@ -102,6 +104,7 @@ def find_rolled_back(reader: Reader, pack_install_id: str) -> RolledBack | None:
         owner_generation=newest["OwnerGeneration"],
         item_count=fence["ItemCount"],
         set_digest=fence["SetDigest"],
+        approved_builds=approved_builds_of(fence["Proof"]),
         is_new=False,
     )
 
@@ -275,6 +278,7 @@ def _seal(pack: LockedPack, request: Request, fence_id: str, proof: Proof, claim
         owner_generation=receipt.owner_generation,
         item_count=item_count,
         set_digest=set_digest,
+        approved_builds=request.approved_builds,
         is_new=True,
     )
 

@@ -12,7 +12,7 @@ from integration import errors
 from integration.cutover import receipts
 from integration.cutover.inbound import reads
 from integration.cutover.inbound.claimers import list_claimers
-from integration.cutover.inbound.policy import Obstacle, find_obstacles
+from integration.cutover.inbound.policy import Obstacle, find_broken_receipts, find_obstacles
 from integration.cutover.inbound.rollback_proof import count_inputs_without_item
 from integration.cutover.inbound.service import check_pack_install_id
 from integration.cutover.receipts import Direction, Fault
@@ -91,7 +91,7 @@ class Status:
         newest: Its newest receipt; None before its first cutover.
         is_forward: WorkItems are executed; nothing more is to be done.
         is_under_way: A forward cutover has stopped the claims, and neither written its receipt nor been abandoned.
-        obstacles: What stands in the way of a forward cutover; empty when it is done.
+        obstacles: What stands in the way of a forward cutover; of one that is done, what is wrong with its receipts.
     """
 
     pack_install_id: str
@@ -115,13 +115,15 @@ def read_status(pack_install_id: str) -> Status:
     newest = _receipt(rows[-1]) if rows else None
     is_moved = newest is not None and newest.direction == Direction.FORWARD
     if is_moved:
-        obstacles = reads.find_unfinished_rollback(db.read(), pack)
+        unfinished = reads.find_unfinished_rollback(db.read(), pack)
+        obstacles = (*find_broken_receipts(len(receipts.find_faults(rows))), *unfinished)
     else:
+        unfinished = ()
         obstacles = find_obstacles(reads.read_facts(db.read(), pack, is_attested=False))
     return Status(
         pack_install_id=pack["PackInstallId"],
         newest=newest,
-        is_forward=is_moved and not obstacles,
+        is_forward=is_moved and not unfinished,
         is_under_way=reads.is_stopped(db.read(), pack["PackInstallId"]),
         obstacles=obstacles,
     )

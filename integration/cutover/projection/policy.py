@@ -51,6 +51,7 @@ class Reason(StrEnum):
 
 _RECOVERY: Final = (
     "This needs a recovery decision that is reviewed separately: do not change, delete or replay inputs to get past it."
+    " What comes from now on is taken by a new incarnation of the pack, once one is activated."
 )
 _WORDS: Final[dict[Reason, tuple[str, str]]] = {
     Reason.PACK_NOT_ACTIVE: (
@@ -75,7 +76,8 @@ _WORDS: Final[dict[Reason, tuple[str, str]]] = {
     ),
     Reason.ORDINALS_BEHIND: (
         "An Event of the incarnation has an ordinal that was not given yet.",
-        "Repair the incarnation's counter of ordinals: a new input would be taken for one of the old protocol.",
+        "Set NextLaneOrdinal of the incarnation's row to one more than the greatest LaneOrdinal of its Events: a new"
+        " input would be taken for one of the old protocol.",
     ),
     Reason.HISTORY_CHANGED: (
         "Inputs were admitted, or the fence was exchanged, while the history was audited.",

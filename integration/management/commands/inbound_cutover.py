@@ -63,7 +63,9 @@ class Command(BaseCommand):
             return
         self.stderr.write(f"{error.code}: {error.operator_message()}")
         for obstacle in plain(error.data_fields).get("obstacles", []):
-            self.stderr.write(f"  {obstacle['code']}: {obstacle['sentence']} {obstacle['next_step']}")
+            facts = ", ".join(f"{name} {value}" for name, value in obstacle.get("facts", {}).items())
+            said = f"  {obstacle['code']}: {obstacle['sentence']} {obstacle['next_step']}"
+            self.stderr.write(f"{said} ({facts})" if facts else said)
 
     def _document(self, document: Any) -> None:
         self.stdout.write(json.dumps(document, ensure_ascii=False, sort_keys=True))

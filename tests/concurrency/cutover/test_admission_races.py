@@ -19,7 +19,7 @@ from tests.support.authority import World
 from tests.support.inbound import work_of
 from tests.support.legacy import LegacyPack
 from tests.support.processes import race
-from tests.support.rollback import receipts_of
+from tests.support.rollback import receipts_of, write_forward_receipt
 from tests.support.work import change, query
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
@@ -76,6 +76,7 @@ def test_rollback__beside_an_admission_sees_the_range_that_it_adds(database_url:
 @pytest.mark.evidence("C-04", "C-10")
 def test_rollback__beside_a_replay_holds_the_child_that_it_makes(database_url: str, tmp_path: Path, guarded: bool):
     world = World()
+    write_forward_receipt(world.pack_id)
     ref = str(world.work())
     replayed, rolled_back = meet(database_url, tmp_path, world.pack_id, "replay", guarded=guarded, ref=ref)
     assert (replayed, rolled_back["is_new"]) == ("replayed", True)

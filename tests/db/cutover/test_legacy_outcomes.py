@@ -195,7 +195,7 @@ def test_executor__of_a_build_that_the_receipt_does_not_name_is_refused(pack):
     for build in ("1.2", "1.3"):
         assert register_executor(pack.pack_id, build_version=build).rollback_fence_id is not None
     before = system_rows()
-    with pytest.raises(BridgeRefused):
+    with pytest.raises(BridgeRefused, match=r"admits these builds: 1\.2, 1\.3; this is 1\.4\."):
         register_executor(pack.pack_id, build_version="1.4")
     assert system_rows() == before
 

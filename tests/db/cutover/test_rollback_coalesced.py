@@ -14,7 +14,7 @@ from integration.cutover.projection.service import cut_over
 from integration.legacy.executor import Executor, Options
 from tests.support.authority import system_rows
 from tests.support.old_projections import OldPack
-from tests.support.rollback import OWNER
+from tests.support.rollback import OWNER, write_forward_receipt
 from tests.support.work import change
 
 pytestmark = pytest.mark.django_db
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.django_db
 def pack() -> OldPack:
     """A pack of which one WorkItem executed five inputs, two of them still pending and one failed."""
     pack = OldPack()
+    write_forward_receipt(pack.pack_id)
     pack.lane().coalesced(5)
     cut_over(pack.settle(), actor=OWNER, patience=Patience(timeout=timedelta(seconds=30)))
     return pack

@@ -7,10 +7,11 @@ import pytest
 from console.models import User
 from integration.management.builds import build_version
 from integration.values import new_id
+from tests.support.authority import system_rows
 from tests.support.commands import Ended, run
 from tests.support.dlq import operator
 from tests.support.rollback import MovedPack, deliver_end, outcome_rows
-from tests.support.work import item_row
+from tests.support.work import change, item_row
 
 pytestmark = pytest.mark.django_db
 REASON = ("--reason", "The new build loses deals")
@@ -38,6 +39,31 @@ def test_rollback__says_what_it_did_and_says_it_again():
     assert item_row(work_id)["RollbackExecutionFenceId"] == again.document["fence_id"]
 
 
+def test_rollback__says_which_builds_it_admits_and_that_no_later_call_changes_that():
+    pack = MovedPack()
+    pack.waiting()
+    assert f"of these builds: {build_version()}\n" in cutover(pack, "rollback", *REASON, *ATTESTED).out
+    again = cutover(pack, "rollback", *REASON, "--approve-build", build_version(), "--approve-build", "9.9.9")
+    assert again.out.startswith("was rolled back already: ")
+    assert again.out.endswith("not admitted, since a receipt is never changed: 9.9.9\n")
+
+
+def test_rollback__is_not_chained_to_receipts_that_are_not_what_was_written():
+    pack = MovedPack()
+    (work_id,) = pack.waiting()
+    change("UPDATE _System_ConnectorCutoverReceipt SET WrittenBy = 'eve' WHERE PackInstallId = %s", pack.pack_id)
+    before = system_rows()
+    refused = cutover(pack, "rollback", *REASON, *ATTESTED)
+    assert refused.code == 3
+    assert "receipts_broken: The pack's cutover receipts are not what was written: 1 faults." in refused.err
+    assert "restore the rows from a backup. (faults 1)" in refused.err
+    assert system_rows() == before
+    assert item_row(work_id)["State"] == "pending"
+    status = run("inbound_cutover", "status", "--pack-install-id", pack.pack_id)
+    assert "receipts_broken: " in status.out
+    assert status.out.endswith("WorkItems are executed.\n"), "whose the work is does not change by it"
+
+
 def test_rollback__refused_names_the_obstacle_and_what_to_do():
     pack = MovedPack()
     work_id = pack.tried("retry", FailureClass="flow_error")
@@ -52,6 +78,7 @@ def test_rollback__refused_names_the_obstacle_and_what_to_do():
     said = cutover(pack, "rollback", *REASON, *ATTESTED)
     assert said.code == 3
     assert "prior_dispatch: The flow of a waiting item was called before. Let the item end, or cancel it" in said.err
+    assert f"(work_id {work_id}, state retry, attempt 1, of_attempt 1)" in said.err
     assert "canary" not in said.said
 
 
