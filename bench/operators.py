@@ -35,16 +35,14 @@ def run(server: Server, *, quick: bool, rounds: int, rows: int | None = None) ->
         report.facts |= {"operators": _OPERATORS, "dead rows": rows, "seconds of a round": seconds}
         work.python(["manage.py", "collectstatic", "--noinput", "--verbosity", "0"], environment)
         given, result = work.folder / "operators.json", work.folder / "result.json"
-        with (
-            running_driver(environment) as driver,
-            work.process(["manage.py", "work"], environment),
-            work.gunicorn("console.wsgi:application", environment) as base,
-        ):
+        with running_driver(environment) as driver, work.gunicorn("console.wsgi:application", environment) as base:
             driver.ask("operators", count=_OPERATORS, password=dead_letters.PASSWORD)
             for _ in range(rounds):
                 refs = driver.ask("dead", count=_WANTED)["ids"]
                 given.write_text(json.dumps({"password": dead_letters.PASSWORD, "refs": refs, "result": str(result)}))
-                _play(base, str(given), seconds)
+                # It would execute what is to be dead while that is made.
+                with work.process(["manage.py", "work"], environment):
+                    _play(base, str(given), seconds)
                 _tell(report, json.loads(result.read_text()), driver.ask("replays", ids=refs))
     return report
 
