@@ -162,6 +162,11 @@ def list_receipts(reader: Reader, pack_install_id: str) -> list[Row]:
     return reader.fetch_all(cutovers.LIST_CUTOVER_RECEIPTS, {"pack_install_id": pack_install_id})
 
 
+def count_faults(reader: Reader, pack_install_id: str) -> int:
+    """Return how much is wrong with a pack's receipts, from them alone; as `find_faults` names it."""
+    return len(find_faults(list_receipts(reader, pack_install_id)))
+
+
 def find_faults(rows: Sequence[Row]) -> tuple[Fault, ...]:
     """Hold a pack's receipts against their digests and against each other; nothing else is asked.
 

@@ -111,6 +111,9 @@ class _Rule:
     remedy: Remedy
 
 
+#: What is said of broken receipts, whichever way a pack's work goes.
+RECEIPTS_BROKEN: Final = "The pack's cutover receipts are not what was written: {count} faults."
+MEND_RECEIPTS: Final = "`inbound_cutover verify` names them; restore the rows from a backup."
 _FORWARD_DOES: Final = "`inbound_cutover forward` does it."
 _DRAINS: Final = "`inbound_cutover forward` waits for it; a lost claim is taken back when its time is over."
 
@@ -133,8 +136,8 @@ RULES: Final[tuple[_Rule, ...]] = (
     _Rule(
         code="receipts_broken",
         count=lambda facts: facts.receipt_faults,
-        sentence="The pack's cutover receipts are not what was written: {count} faults.",
-        next_step="`inbound_cutover verify` names them; restore the rows from a backup.",
+        sentence=RECEIPTS_BROKEN,
+        next_step=MEND_RECEIPTS,
         remedy=Remedy.OPERATOR,
     ),
     _Rule(

@@ -94,7 +94,7 @@ def read_facts(reader: Reader, pack: Row, *, is_attested: bool) -> Facts:
     lost = _fetch(reader, cutovers.COUNT_LOST_WORK_ITEMS, pack_install_id)
     return Facts(
         pack_status=pack["Status"],
-        receipt_faults=len(receipts.find_faults(receipts.list_receipts(reader, pack_install_id))),
+        receipt_faults=receipts.count_faults(reader, pack_install_id),
         is_attested=is_attested,
         is_stopped=is_stopped(reader, pack_install_id),
         executors=running.total() - running[Kind.WORK_ITEM],

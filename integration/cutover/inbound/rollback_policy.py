@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from integration import errors
+from integration.cutover.inbound.policy import MEND_RECEIPTS, RECEIPTS_BROKEN
 from integration.states import AttemptOutcome, FailureClass, WorkItemState, stored
 
 Row = Mapping[str, Any]
@@ -124,8 +125,8 @@ def decide_receipts(faults: int) -> Finding | None:
         return None
     return Finding(
         code=RollbackCode.RECEIPTS_BROKEN,
-        sentence=f"The pack's cutover receipts are not what was written: {faults} faults.",
-        next_step="`inbound_cutover verify` names them; restore the rows from a backup.",
+        sentence=RECEIPTS_BROKEN.format(count=faults),
+        next_step=MEND_RECEIPTS,
         facts={"faults": faults},
     )
 

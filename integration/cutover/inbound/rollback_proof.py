@@ -126,7 +126,7 @@ def count_inputs_without_item(reader: Reader, pack_install_id: str, cutoff: int 
 def _prove_pack(reader: Reader, pack_install_id: str, *, are_claims_stopped: bool) -> int:
     """Prove what is the pack's and no item's; return its cutoff."""
     by_pack = {"pack_install_id": pack_install_id}
-    refuse(decide_receipts(len(receipts.find_faults(receipts.list_receipts(reader, pack_install_id)))))
+    refuse(decide_receipts(receipts.count_faults(reader, pack_install_id)))
     in_hand = {row["State"]: int(row["Items"]) for row in reader.fetch_all(sql.COUNT_IN_HAND, by_pack)}
     refuse(decide_in_hand(in_hand, are_claims_stopped=are_claims_stopped))
     cutoff = read_cutoffs(reader, (pack_install_id,)).get(pack_install_id, 0)
