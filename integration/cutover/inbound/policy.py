@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -81,6 +81,10 @@ class Facts:
     def events_without_work(self) -> int:
         """How many Events wait and have no WorkItem, whatever their route says."""
         return self.events_to_materialize + self.events_without_route + self.events_without_range
+
+
+#: Of a pack whose work has changed hands and of which nothing is wrong.
+MOVED: Final = Facts(pack_status=PackStatus.ACTIVE, is_attested=True, is_stopped=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,8 +279,7 @@ RULES: Final[tuple[_Rule, ...]] = (
 
 def find_broken_receipts(faults: int) -> tuple[Obstacle, ...]:
     """Return what is wrong with the receipts of a pack whose work has changed hands."""
-    facts = Facts(pack_status=PackStatus.ACTIVE, is_attested=True, is_stopped=True, receipt_faults=faults)
-    return find_obstacles(facts)
+    return find_obstacles(replace(MOVED, receipt_faults=faults))
 
 
 def find_obstacles(facts: Facts) -> tuple[Obstacle, ...]:

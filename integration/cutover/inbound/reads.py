@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from integration import errors
 from integration.catalog.reads import RouteDefinition, get_route
 from integration.cutover import receipts
 from integration.cutover.inbound.claimers import Kind, list_claimers
-from integration.cutover.inbound.policy import Facts, Obstacle, find_obstacles
+from integration.cutover.inbound.policy import MOVED, Facts, Obstacle, find_obstacles
 from integration.projection.coverage import read_cutoffs
 from integration.states import (
     NONTERMINAL_STATES,
@@ -20,7 +20,6 @@ from integration.states import (
     EventStatus,
     ExecutionClass,
     ExecutionOwner,
-    PackStatus,
     WorkItemState,
 )
 from integration.storage import probe
@@ -127,8 +126,7 @@ def find_unfinished_rollback(reader: Reader, pack: Row) -> tuple[Obstacle, ...]:
         pack: The incarnation's row; its newest receipt is a forward one.
     """
     unclosed = _count(reader, cutovers.COUNT_UNCLOSED_ROLLBACKS, pack["PackInstallId"])
-    facts = Facts(pack_status=PackStatus.ACTIVE, is_attested=True, is_stopped=True, unclosed_rollbacks=unclosed)
-    return find_obstacles(facts)
+    return find_obstacles(replace(MOVED, unclosed_rollbacks=unclosed))
 
 
 def read_coverage(reader: Reader, pack_install_id: str) -> dict[str, Any]:
